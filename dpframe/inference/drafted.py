@@ -16,7 +16,7 @@ from dpframe.errors import ColumnError, ParameterError
 from dpframe.inference.from_data import IDENTIFIER, Reader, from_data
 from dpframe.inference.grids import is_number, present_numbers
 from dpframe.inference.ranges import round_bounds
-from dpframe.inference.steps import find_step, step_counts, stepped
+from dpframe.inference.steps import find_step, make_step_grid, step_counts
 from dpframe.spaces import Integer, Nullable, Real, Space
 from dpframe.spaces.field import Field
 from dpframe.spaces.written_values import read_as_written
@@ -200,7 +200,7 @@ def _widen_bounds(space: Space, values: Sequence[npt.NDArray[Any]], type_: pa.Da
         if not (math.isfinite(low) and math.isfinite(high) and low < high):
             return space
         step = find_step(step_counts(np.concatenate(values)).tolist(), 0.0, off_grid=0.0) if values else None
-        wider_space = (None if step is None else stepped(low, high, step, type_)) or Real(low, high)
+        wider_space = (None if step is None else make_step_grid(low, high, step, type_)) or Real(low, high)
     else:
         return space
     return Nullable(wider_space) if space.has_null else wider_space

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from dpframe.inference.histogram_specs import KINDS, HistogramSpec
+from dpframe.inference.histogram_specs import HISTOGRAM_KINDS, HistogramSpec
 from dpframe.inference.inferred import INTERVALS, Inferred, Measured, null_count
 from dpframe.inference.kinds import unread_kind
 from dpframe.inference.number_counts import MOST_OUTSIDE, NumberCounts, number_counts, odds_of_two_values
@@ -80,72 +80,65 @@ class ColumnEvidence:
 
 @dataclass(frozen=True)
 class Reason:
-    """A reason why inference did not find a column.
+    """A reason why inference did not find a column, with its test, its message and its remedy.
 
     ``kinds``: kinds of the histogram that was measured last. ``noise_factor`` returns how many times too large the
-    noise is: above 1 the column is not found, and infinity says that less noise may not help. ``declaration``: the form
-    of a declaration that helps, if it does not follow from the space. ``hides_nulls``: whether the number of nulls is
-    unknown, too.
+    noise is for the column to be found, or infinity if less noise may not help: the message then suggests no larger ε.
+    ``declaration``: the form of a declaration that helps, if it does not follow from the space. ``hides_nulls``:
+    whether the number of nulls is unknown, too.
     """
 
     kinds: tuple[str, ...]
-    noise_factor: Callable[[ColumnEvidence], float]
     message: str
+    is_true: Callable[[ColumnEvidence], bool]
+    noise_factor: Callable[[ColumnEvidence], float] = lambda _: math.inf
     declaration: str | None = None
     hides_nulls: bool = False
 
 
-_CLEAR_NOISE_FACTOR = 4 / 3
-"""Noise, relative to the noise with which rows would show, of rows that clearly do not show (limit of a message)."""
-
-
-def _noise_factor(is_lost: bool, factor: float = math.inf) -> float:
-    """Return the noise factor of a reason that holds or does not."""
-    return factor if is_lost else 0.0
-
+_HIDDEN_NOISE_FACTOR = 4 / 3
+"""How many times too large the noise is said to be if rows are hidden, or beyond the bounds (limit of a message)."""
 
 REASONS = (
     Reason(
-        KINDS,
-        lambda column: _noise_factor(column.unread_kind is not None),
+        HISTOGRAM_KINDS,
         "its values of another kind ({unread_kind}) would become null; make all of them text, or these null",
+        lambda column: column.unread_kind is not None,
         declaration="[CATEGORY, …]",
         hides_nulls=True,
     ),
-    Reason(("kinds",), lambda _: math.inf, "no kind of value that a space holds exceeds the noise", hides_nulls=True),
+    Reason(("kinds",), "no kind of value that a space holds exceeds the noise", lambda _: True, hides_nulls=True),
+    Reason(("values", "ranks"), "no value cleared the threshold", lambda column: not column.last.cells),
+    Reason(("items",), "no item cleared the threshold", lambda column: not column.last.cells),
+    Reason(("lengths",), "no length of lists exceeds the noise", lambda column: not column.last.cells),
     Reason(
         ("values", "ranks"),
-        lambda column: _noise_factor(not column.last.cells),
-        "no value cleared the threshold",
-    ),
-    Reason(("items",), lambda column: _noise_factor(not column.last.cells), "no item cleared the threshold"),
-    Reason(("lengths",), lambda column: _noise_factor(not column.last.cells), "no length of lists exceeds the noise"),
-    Reason(
-        ("values", "ranks"),
-        lambda column: _noise_factor(column.has_many_other_values),
         "more than a fifth of the rows seems to hold other values",
+        lambda column: column.has_many_other_values,
     ),
     Reason(
         INTERVALS,
-        lambda column: _noise_factor(column.numbers.has_many_rows_outside, _CLEAR_NOISE_FACTOR),
         "more than a fifth of the rows lies beyond its bounds",
+        lambda column: column.numbers.has_many_rows_outside,
+        lambda _: _HIDDEN_NOISE_FACTOR,
     ),
     Reason(
         ("intervals",),
-        lambda column: _noise_factor(
-            column.numbers.has_spike() and column.numbers.hides_minority(column.two_value_odds), _CLEAR_NOISE_FACTOR
-        ),
         "one value has most of the rows, and where the others lie is hidden by the noise",
+        lambda column: column.numbers.has_spike() and column.numbers.hides_minority(column.two_value_odds),
+        lambda _: _HIDDEN_NOISE_FACTOR,
     ),
     Reason(
         INTERVALS,
-        lambda column: column.numbers.bounds_noise_factor,
         "its bounds rest on counts within their noise",
+        lambda column: column.numbers.bounds_noise_factor > 1,
+        lambda column: column.numbers.bounds_noise_factor,
     ),
     Reason(
         ("intervals",),
-        lambda column: column.mean_noise_ratio,
         "its mean would have more noise than half of its standard deviation",
+        lambda column: column.mean_noise_ratio > 1,
+        lambda column: column.mean_noise_ratio,
     ),
 )
 """Reasons in the order in which they are looked for: a message names the first that holds."""
@@ -211,8 +204,8 @@ def _find_unread_kind(histograms: Sequence[Measured], specs: Sequence[HistogramS
 def _find_reason(column: ColumnEvidence) -> tuple[tuple[Reason, float | None], ...]:
     """Return the first reason why a column was not found, with the factor on ε of its remedy; nothing if it was."""
     for reason in REASONS:
-        if column.last.kind in reason.kinds and (factor := reason.noise_factor(column)) > 1:
-            return ((reason, _epsilon_factor_hint(factor)),)
+        if column.last.kind in reason.kinds and reason.is_true(column):
+            return ((reason, _epsilon_factor_hint(reason.noise_factor(column))),)
     return ()
 
 

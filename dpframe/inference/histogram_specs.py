@@ -37,7 +37,7 @@ from dpframe.errors import ParameterError, PlanError
 from dpframe.noise.gaussian import gaussian_table
 from dpframe.spaces.json_form import check_names, from_object, to_object
 
-KINDS = ("intervals", "steps", "values", "ranks", "items", "nulls", "kinds", "lengths", "norms")
+HISTOGRAM_KINDS = ("intervals", "steps", "values", "ranks", "items", "nulls", "kinds", "lengths", "norms")
 """Kinds of a histogram's cells; see `Measured`."""
 UNKNOWN_DOMAINS = ("values", "ranks", "items")
 """Kinds of counts whose cells are known only from the rows."""
@@ -78,7 +78,7 @@ class HistogramSpec:
     def __post_init__(self) -> None:
         are_whole = all(type(value) is int for value in (self.cells, self.threshold))
         is_number = isinstance(self.variance, int | float) and not isinstance(self.variance, bool)
-        if self.kind not in KINDS or not isinstance(self.way, str | None) or not are_whole:
+        if self.kind not in HISTOGRAM_KINDS or not isinstance(self.way, str | None) or not are_whole:
             raise PlanError("a histogram that was asked for must have a kind, whole cells and a whole threshold")
         if not (is_number and LEAST_SIGMA2 <= self.variance <= MAX_VARIANCE and 1 <= self.cells <= _MAX_CELLS):
             raise PlanError("a histogram that was asked for must have 1 cell a row or more, and a variance from 0.25")

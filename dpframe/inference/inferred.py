@@ -16,7 +16,7 @@ from dpframe.accounting.gaussian_dp import Step, step_epsilon
 from dpframe.accounting.unit import Unit
 from dpframe.errors import ParameterError, PlanError
 from dpframe.inference.histogram_specs import (
-    KINDS,
+    HISTOGRAM_KINDS,
     MAX_VARIANCE,
     MIN_VARIANCE,
     HistogramSpecs,
@@ -62,9 +62,9 @@ class Measured:
         has_valid_variance = is_number and MIN_VARIANCE <= self.variance <= MAX_VARIANCE
         has_whole_counts = isinstance(self.counts, tuple) and all(map(_is_count, self.counts))
         has_valid_missing = self.missing is None or _is_count(self.missing)
-        if self.kind not in KINDS or self.unit not in (None, *UNITS):
+        if self.kind not in HISTOGRAM_KINDS or self.unit not in (None, *UNITS):
             raise PlanError(
-                f"the kind of measured counts must be one of {', '.join(KINDS)}, "
+                f"the kind of measured counts must be one of {', '.join(HISTOGRAM_KINDS)}, "
                 f"and the unit of measured times one of {', '.join(UNITS)}"
             )
         has_edges = self.kind in INTERVALS

@@ -28,7 +28,7 @@ from dpframe.inference.grids import (
 from dpframe.inference.inferred import Measured, null_count
 from dpframe.inference.number_counts import YEARS, NumberCounts
 from dpframe.inference.ranges import are_truth_values, estimate_bounds, outer_bounds, refine_grid, round_bounds
-from dpframe.inference.steps import STEP_SHARE, STEPS, find_step, step_counts, stepped
+from dpframe.inference.steps import STEP_SHARE, STEPS, find_step, make_step_grid, step_counts
 from dpframe.noise.gaussian import Ints
 from dpframe.noise.keystream import ColumnStream
 from dpframe.observe.significance import DETECTION_SE
@@ -172,7 +172,7 @@ class Numbers(Task):
             lower, upper = round_bounds(low, high)
             step_histogram = next((m for m in self.measured if m.kind == "steps"), None)
             step = None if step_histogram is None else find_step(step_histogram.counts, step_histogram.variance)
-            grid = None if step is None else stepped(lower, upper, step, self.type)
+            grid = None if step is None else make_step_grid(lower, upper, step, self.type)
             return grid or reals(self.type, [pa.array([lower, upper], pa.float64())])
         ends = [_clamp(edge, self.grid) for edge in round_bounds(round(low), round(high))]
         space: Any = integers(self.type, [pa.array(ends, self.type)])

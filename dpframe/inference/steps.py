@@ -91,7 +91,7 @@ def is_on_steps(measured: Sequence[Measured], space: Space) -> bool:
     return any(m.kind == "steps" and is_on_grid(m.counts, m.variance, grid) for m in measured)
 
 
-def stepped(low: float, high: float, step: float, type_: pa.DataType) -> Real | None:
+def make_step_grid(low: float, high: float, step: float, type_: pa.DataType) -> Real | None:
     """Return the grid of a step's multiples that contains the bounds, or None for too few or too many values."""
     if not max(abs(low), abs(high)) / step < 2.0**52:
         return None

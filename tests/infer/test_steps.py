@@ -14,7 +14,7 @@ from dpframe.accounting.budget import Budget
 from dpframe.inference.cost import GaussianNoise
 from dpframe.inference.numbers import Numbers
 from dpframe.inference.private import Measurement
-from dpframe.inference.steps import STEPS, is_on_grid, step_counts, stepped
+from dpframe.inference.steps import STEPS, is_on_grid, make_step_grid, step_counts
 from dpframe.noise.gaussian import gaussian_table
 from dpframe.noise.keystream import Keystream
 from dpframe.spaces import Nullable, Real
@@ -135,4 +135,4 @@ def test_few_rows_and_whole_numbers_are_not_asked_for_steps():
     ],
 )
 def test_bounds_of_too_few_or_too_many_multiples_keep_the_usual_grid(low, high, step, type_):
-    assert stepped(low, high, step, type_) is None
+    assert make_step_grid(low, high, step, type_) is None
