@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from operator import attrgetter
 
 from dpframe.inference.cost import CountNoise, Histogram
 from dpframe.inference.inferred import INTERVALS, Measured, null_count
@@ -80,11 +80,6 @@ class Task(ABC):
         return noisy[1:], int(noisy[0])
 
 
-def _count_nulls(values: Any) -> int:
-    """Return the number of nulls of an Arrow array."""
-    return int(values.null_count)
-
-
 class Presence(Task):
     """A column whose type determines its space: inference finds only whether it has nulls."""
 
@@ -101,7 +96,7 @@ class Presence(Task):
 
     def counter(self) -> OfColumn:
         """Return a counter of nulls."""
-        return Cells(_count_nulls, 1)
+        return Cells(attrgetter("null_count"), 1)
 
     def measure(self, counter: OfColumn, noise: CountNoise, threshold: int, stream: ColumnStream) -> None:
         """Measure the number of nulls."""

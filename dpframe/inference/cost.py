@@ -59,11 +59,6 @@ class Histogram:
         """Whether the cells are known only from the rows."""
         return self.kind in UNKNOWN_DOMAINS
 
-    def with_noise(self, noise: CountNoise, threshold: int) -> HistogramSpec:
-        """Return the histogram as a plan stores it, with its noise."""
-        way = None if self.branch is None else self.branch[1]
-        return HistogramSpec(self.kind, self.cells, noise.variance, threshold, way)
-
 
 class CountNoise(Protocol):
     """Noise on counts."""
@@ -103,11 +98,18 @@ class Spending:
     ``step`` is the total cost, None with δ = 0.
     """
 
-    contributions: int
     histograms: tuple[Histogram, ...]
     noises: tuple[CountNoise, ...]
     thresholds: tuple[int, ...]
     step: Step | None
+
+    @property
+    def specs(self) -> tuple[HistogramSpec, ...]:
+        """The histograms as a plan stores them, with their noise."""
+        return tuple(
+            HistogramSpec(h.kind, h.cells, noise.variance, threshold, None if h.branch is None else h.branch[1])
+            for h, noise, threshold in zip(self.histograms, self.noises, self.thresholds, strict=True)
+        )
 
 
 def spend(allowed: Budget | Step, histograms: Sequence[Histogram], n: int, contributions: int = 1) -> Spending:
@@ -129,7 +131,7 @@ def spend(allowed: Budget | Step, histograms: Sequence[Histogram], n: int, contr
         for h, share in zip(histogram_tuple, relative_shares, strict=True)
     ]
     noises = tuple(geometric_noise(n, loss * (1 - 1e-9)) for loss in losses)
-    return Spending(contributions, histogram_tuple, noises, (0,) * len(histogram_tuple), None)
+    return Spending(histogram_tuple, noises, (0,) * len(histogram_tuple), None)
 
 
 @lru_cache(maxsize=256)
@@ -159,7 +161,7 @@ def _calibrate_gaussian(
         escape_probability = escape / max(candidates, 1) - float(table.distance)
         thresholds.append(_find_threshold(float(table.sigma2), k, escape_probability) if h.unknown else 0)
     step = composed_steps([noise_step, Step(0.0, escape)])
-    return Spending(k, histograms, tuple(map(GaussianNoise, tables)), tuple(thresholds), step)
+    return Spending(histograms, tuple(map(GaussianNoise, tables)), tuple(thresholds), step)
 
 
 _SMALL_DELTA = "delta is too small to infer spaces; raise delta, or declare spaces"

@@ -76,10 +76,8 @@ class Measurement:
     def asked(self) -> HistogramSpecs:
         """All histograms that inference may measure, by column: a public fact, independent of the values."""
         specs_by_column: dict[str, list[HistogramSpec]] = {}
-        if self.spending is not None:
-            parts = zip(*(getattr(self.spending, part) for part in ("histograms", "noises", "thresholds")), strict=True)
-            for (name, _), (histogram, noise, threshold) in zip(self.histograms, parts, strict=True):
-                specs_by_column.setdefault(name, []).append(histogram.with_noise(noise, threshold))
+        for (name, _), spec in zip(self.histograms, () if self.spending is None else self.spending.specs, strict=True):
+            specs_by_column.setdefault(name, []).append(spec)
         return tuple((name, tuple(specs)) for name, specs in specs_by_column.items())
 
     @classmethod
