@@ -30,6 +30,7 @@ from dpframe.inference.cells import RunSums, fit_intervals, is_single_float
 from dpframe.inference.inferred import Measured, null_count
 from dpframe.inference.minority import Minority, fit_minority
 from dpframe.inference.ranges import SHORT_RUN_WIDTHS, TINY_SIZE
+from dpframe.observe.observation import Observation, Runs, update
 from dpframe.observe.overlap import overlap_cells
 from dpframe.observe.significance import DETECTION_SE, HINT_SE
 from dpframe.spaces import Space
@@ -169,8 +170,7 @@ class NumberCounts:
     def share_outside(self) -> tuple[float, float]:
         """Share of the rows present beyond the bounds, at least 0, and its standard error.
 
-        Nulls count as outside if the space has no nulls. All cells of a round and the nulls add up to n rows. Counts x
-        with covariance C are conditioned on this sum: x + C1·(n − 1ᵀx)/(1ᵀC1), with covariance C − C11ᵀC/(1ᵀC1).
+        Nulls count as outside if the space has no nulls. All cells of a round and the nulls add up to n rows.
         """
         counts, covariance, outside_shares = self.counts, self.covariance, 1 - self.inside_shares
         nulls = null_count(self.measured)
@@ -178,9 +178,8 @@ class NumberCounts:
             counts, covariance = np.append(counts, nulls[0]), np.pad(covariance, (0, 1))
             covariance[-1, -1] = nulls[1]
             outside_shares = np.append(outside_shares, float(not self.space.has_null))
-        row_sums = covariance.sum(axis=1)
-        counts = counts + row_sums * (self.n - counts.sum()) / row_sums.sum()
-        covariance = covariance - np.outer(row_sums, row_sums) / row_sums.sum()
+        all_rows = Observation(Runs.between([0, len(counts)]), np.array([float(self.n)]), np.zeros(1))
+        counts, covariance = update(counts, covariance, all_rows)
         variance = max(float(outside_shares @ covariance @ outside_shares), 0.0)
         present = max(self.n - float(counts[-1]) if nulls is not None and self.space.has_null else self.n, 1.0)
         return max(float(outside_shares @ counts), 0.0) / present, math.sqrt(variance) / present

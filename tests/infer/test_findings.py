@@ -3,7 +3,7 @@
 On small tables a column's 95 % interval covers the truth (of text, the intervals of its values' shares do, each counted
 by itself) or the call names the column and its estimates are NaN. Here one release a table, at ε = 1, of some 80
 columns in all: of fixed keys, so that the test cannot fail by chance, but for changes of the noise: columns that are
-neither are fewer than 8 %. ``DPFRAME_RELEASES=40 pytest -n 0 tests/plan/test_findings.py -s`` is the full run, also at
+neither are fewer than 8 %. ``DPFRAME_RELEASES=40 pytest -n 0 tests/infer/test_findings.py -s`` is the full run, also at
 0.3 and 4: each column in at least 90 % of its releases, less three deviations of a share whose mean is 95 % (error
 probability below 1e-3 per column).
 """
