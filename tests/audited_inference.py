@@ -6,13 +6,13 @@ import numpy as np
 import pyarrow as pa
 
 from dpframe.accounting.budget import Budget
+from dpframe.inference.categories import Items, Texts
+from dpframe.inference.column import Presence
+from dpframe.inference.cost import GaussianNoise, spend
+from dpframe.inference.numbers import Numbers
+from dpframe.inference.vectors import Lists
 from dpframe.noise.gaussian import gaussian_table
 from dpframe.noise.keystream import Keystream
-from dpframe.plan.infer.categories import Items, Texts
-from dpframe.plan.infer.column import Presence
-from dpframe.plan.infer.cost import GaussianNoise, spend
-from dpframe.plan.infer.numbers import Numbers
-from dpframe.plan.infer.vectors import Lists
 from dpframe.spaces import Boolean
 from dpframe.spaces.field import Field
 from dpframe.totals.counts import Values

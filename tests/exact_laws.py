@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from dpframe.channels.base import Channel
+from dpframe.inference.column import Task
+from dpframe.inference.cost import GaussianNoise, Spending
 from dpframe.noise.gaussian import Ints, gaussian_table
 from dpframe.noise.keystream import ColumnStream, Keystream
-from dpframe.plan.infer.column import Task
-from dpframe.plan.infer.cost import GaussianNoise, Spending
 from dpframe.plan.plan import Plan
 from dpframe.spaces import Space
 from dpframe.spaces.arrays import FloatArray

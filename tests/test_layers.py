@@ -18,7 +18,7 @@ LAYERS = [
     ["errors", "datasets"],
     ["disk", "spaces", "noise", "accounting"],
     ["channels", "totals", "observe"],
-    ["forecast"],
+    ["forecast", "inference"],
     ["plan"],
     ["tables"],
     ["estimate"],

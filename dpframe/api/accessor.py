@@ -18,8 +18,8 @@ from dpframe.api.verbs import EXAMPLES, FrameVerbs
 from dpframe.api.verify import verify
 from dpframe.errors import NotSanitizedError, did_you_mean, refusing_misfit_calls
 from dpframe.estimate import Estimates
+from dpframe.inference.drafted import DraftedSpaces
 from dpframe.plan.certificate import Certificate
-from dpframe.plan.infer.drafted import DraftedSpaces
 from dpframe.plan.notebook import notebook_html
 from dpframe.plan.plan import Plan
 from dpframe.tables.frames import release_text

@@ -26,8 +26,8 @@ from dpframe.errors import (
     name_list,
     warn,
 )
+from dpframe.inference.inferred import Inferred
 from dpframe.noise.keystream import Keystream, choice_key, framed
-from dpframe.plan.inferred import Inferred
 from dpframe.plan.plan import Plan
 from dpframe.tables.info import ReleaseInfo
 from dpframe.tables.inputs import open_input

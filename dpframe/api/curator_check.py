@@ -21,7 +21,7 @@ from dpframe.errors import ColumnError, ParameterError, name_list
 from dpframe.estimate import Estimates
 from dpframe.forecast.forecast import BINNED, OF_PAIRS
 from dpframe.plan.build import build_plan
-from dpframe.plan.infer.declared import infer_spaces
+from dpframe.plan.declared import infer_spaces
 from dpframe.plan.notebook import notebook_html
 from dpframe.plan.plan import Plan
 from dpframe.plan.words import digits

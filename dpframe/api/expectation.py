@@ -10,7 +10,7 @@ from dpframe.api.expected_errors import Expectation
 from dpframe.api.options import PlanOptions, documented
 from dpframe.api.planning import CheckedRequest, Request
 from dpframe.errors import ParameterError, name_list
-from dpframe.plan.infer.drafted import DraftedSpaces, drafted
+from dpframe.inference.drafted import DraftedSpaces, drafted
 from dpframe.plan.threads import one_thread
 from dpframe.tables.frames import wrap
 from dpframe.tables.inputs import open_input

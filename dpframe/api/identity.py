@@ -22,8 +22,8 @@ from dpframe.accounting.budget import Budget
 from dpframe.api.ledger.account import OpenAccount
 from dpframe.channels import Mechanism
 from dpframe.errors import DpframeError, RepeatedReleaseWarning, name_list, warn
+from dpframe.inference.drafted import DraftedSpaces
 from dpframe.noise.keystream import derived_key
-from dpframe.plan.infer.drafted import DraftedSpaces
 from dpframe.plan.plan import Plan
 from dpframe.plan.threads import remember
 from dpframe.spaces import Space, as_space

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dpframe.errors import InferenceWarning, name_list, warn
-from dpframe.plan.findings import hinted_nulls, shares_made_null
+from dpframe.inference.findings import hinted_nulls, shares_made_null
 from dpframe.plan.plan import Plan
 from dpframe.plan.words import nearly_found_lines
 

@@ -18,11 +18,11 @@ from dpframe.accounting.gaussian_dp import Step, composed_steps
 from dpframe.channels import MECHANISMS, Mechanism
 from dpframe.channels.base import by_name, family_for
 from dpframe.errors import ParameterError, check_fraction, check_whole, did_you_mean, is_one_of
+from dpframe.inference.categories import MOST_COUNTED_ITEMS
+from dpframe.inference.from_data import any_space
 from dpframe.plan.build import as_mechanisms
 from dpframe.plan.calibration import Terms, check_ready
 from dpframe.plan.columns import check_noise
-from dpframe.plan.infer.from_data import any_space
-from dpframe.plan.measuring import MOST_ITEMS
 from dpframe.plan.plan import Plan
 from dpframe.plan.rules import as_rules
 from dpframe.spaces import Space
@@ -165,7 +165,7 @@ class PlanOptions(TypedDict, total=False):
         ),
     ]
     max_items: Annotated[
-        int, Option(MOST_ITEMS, "Items of a set that private inference counts, at most.", check=_check_items)
+        int, Option(MOST_COUNTED_ITEMS, "Items of a set that private inference counts, at most.", check=_check_items)
     ]
     drop: Annotated[Iterable[str], Option((), "Columns to leave out.", check=_check_column_names)]
     passthrough: Annotated[Iterable[str], Option((), "Columns to copy UNPROTECTED.", check=_check_column_names)]

@@ -44,12 +44,18 @@ from dpframe.errors import (
     name_list,
     warn,
 )
+from dpframe.inference.categories import is_text
+from dpframe.inference.cost import Allowance, allowance
+from dpframe.inference.expected_losses import expected_losses
+from dpframe.inference.findings import unidentified_columns
+from dpframe.inference.from_data import any_space, from_type
+from dpframe.inference.grids import is_number
+from dpframe.inference.histogram_specs import HistogramSpecs
+from dpframe.inference.inferred import Inferred
+from dpframe.inference.private import Measurement, choose_rounds, list_histograms
 from dpframe.noise.keystream import inference_id
 from dpframe.plan.build import build_plan, default_delta
-from dpframe.plan.findings import expected_losses, judge
-from dpframe.plan.infer.categories import is_text
-from dpframe.plan.infer.cost import Allowance, allowance
-from dpframe.plan.infer.declared import (
+from dpframe.plan.declared import (
     identifiers,
     infer_spaces,
     warn_of_copied_identifiers,
@@ -57,10 +63,6 @@ from dpframe.plan.infer.declared import (
     warn_of_persons,
     warn_of_whole_bounds,
 )
-from dpframe.plan.infer.from_data import any_space, from_type
-from dpframe.plan.infer.numbers import is_number
-from dpframe.plan.infer.private import Measurement, histograms_of, rounds_of
-from dpframe.plan.inferred import AskedOf, Inferred
 from dpframe.plan.measuring import Wish
 from dpframe.plan.plan import Plan
 from dpframe.plan.rules import BoundRules
@@ -203,8 +205,8 @@ class CheckedRequest:
         wish = wish_of(options, promise)
         names = [column.name for column in columns]
         check_bounded(unknown_columns, options)
-        rounds = rounds_of(unknown_columns, table.n, promise, options["contributions"])
-        histograms = histograms_of(unknown_columns, table.n, max_set_items, rounds)
+        rounds = choose_rounds(unknown_columns, table.n, promise, options["contributions"])
+        histograms = list_histograms(unknown_columns, table.n, max_set_items, rounds)
         if not histograms:  # declarations and types say it all, and nothing is to be paid for
             known_spaces |= {
                 column.name: space for column in unknown_columns if (space := from_type(column)) is not None
@@ -244,7 +246,7 @@ class CheckedRequest:
         )
 
     @property
-    def asked(self) -> AskedOf:
+    def asked(self) -> HistogramSpecs:
         """The histograms that inference may measure of the columns."""
         return () if self.measurement is None else self.measurement.asked
 
@@ -459,7 +461,7 @@ def built(
     known_spaces = dict(spaces)
     if inferred is not None and wish.measure is not None:
         # No table of a column without inferred space is measured: its estimates are NaN.
-        missing_columns = {finding.column for finding in judge(inferred, spaces, options["n"] or 0)}
+        missing_columns = {finding.column for finding in unidentified_columns(inferred, spaces, options["n"] or 0)}
         known_spaces = {name: space for name, space in spaces.items() if name not in missing_columns}
         wish = wish.without(known_spaces, missing_columns)
     measures = wish.measures(known_spaces, remaining_budget, step, options["n"], options["contributions"])

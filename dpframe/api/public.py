@@ -32,7 +32,7 @@ if typing.TYPE_CHECKING:
         SeededReleaseWarning,
     )
     from dpframe.estimate import Estimates
-    from dpframe.plan.infer.drafted import DraftedSpaces
+    from dpframe.inference.drafted import DraftedSpaces
     from dpframe.plan.plan import Plan
     from dpframe.plan.rules import Follows, Implies, Ordered
     from dpframe.spaces import (
@@ -112,7 +112,7 @@ _NAMES = {
         "OrderLeakWarning ParameterError PrivacyLeakWarning SeededReleaseWarning"
     ),
     "estimate": "Estimates",
-    "plan.infer.drafted": "DraftedSpaces",
+    "inference.drafted": "DraftedSpaces",
     "api.ledger.ledger": "Ledger",
     "plan.plan": "Plan",
     "plan.rules": "Follows Implies Ordered",

@@ -25,7 +25,7 @@ from dpframe.api.planning import Request
 from dpframe.api.repeated_rows import ReleasedRows, column_hashes
 from dpframe.channels import Mechanism
 from dpframe.errors import ParameterError, PrivacyLeakWarning, SeededReleaseWarning, warn
-from dpframe.plan.infer.drafted import DraftedSpaces
+from dpframe.inference.drafted import DraftedSpaces
 from dpframe.plan.plan import Plan
 from dpframe.spaces.object_reading import floated
 from dpframe.tables.frames import Frame, wrap

@@ -20,9 +20,9 @@ from dpframe.cli.pipes import Source, describe_replacement
 from dpframe.cli.shared import Dataset, LedgerFile, Part, open_account, option
 from dpframe.disk import atomic, check_ending
 from dpframe.errors import DpframeError, FileError, ParameterError, name_list
-from dpframe.plan.infer.declared import identifiers, placeholder
-from dpframe.plan.infer.drafted import TITLE, DraftedSpaces, check_reviewed, drafted
-from dpframe.plan.infer.from_data import Reader, from_type
+from dpframe.inference.drafted import TITLE, DraftedSpaces, check_reviewed, drafted
+from dpframe.inference.from_data import Reader, from_type
+from dpframe.plan.declared import identifiers, placeholder
 from dpframe.plan.plan import Plan
 from dpframe.spaces import check_declaration
 from dpframe.spaces.field import Field

@@ -23,9 +23,9 @@ from dpframe.estimate.measured_tables import MeasuredTables
 from dpframe.estimate.not_found import NOT_FOUND, reasons, warn_of_nan
 from dpframe.estimate.results import RESULTS, Answer, Question, Results
 from dpframe.forecast.errors import mean_errors
+from dpframe.inference.inferred import Measured, null_count
 from dpframe.observe.observation import Observation, update
 from dpframe.observe.significance import HINT_SE
-from dpframe.plan.inferred import Measured, null_count
 from dpframe.plan.measures import MeasuredTable
 from dpframe.plan.plan import Plan
 from dpframe.spaces.arrays import FloatArray, IntArray

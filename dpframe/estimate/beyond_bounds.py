@@ -28,19 +28,13 @@ from dpframe.accounting.gaussian_dp import log_tail
 from dpframe.estimate.evidence.law import Known
 from dpframe.estimate.evidence.number_law import NumberLaw
 from dpframe.estimate.results import Ends, Excess
+from dpframe.inference.cells import Cells, fit_cells
+from dpframe.inference.inferred import Inferred, Measured
+from dpframe.inference.number_counts import UNLIKELY, bounds_of_counts, number_counts, odds_of_two_values
+from dpframe.inference.ranges import significant_range
+from dpframe.inference.steps import is_on_steps
 from dpframe.observe.quantiles import NORMAL_QUANTILE
 from dpframe.observe.significance import HINT_SE
-from dpframe.plan.findings import (
-    UNLIKELY,
-    are_faint,
-    bounds_of_counts,
-    chance_of_others,
-    odds_of_two_values,
-    share_outside,
-)
-from dpframe.plan.infer.ranges import Cells, fit_cells, hull
-from dpframe.plan.infer.steps import is_on_steps
-from dpframe.plan.inferred import Inferred, Measured
 from dpframe.spaces import Space
 from dpframe.spaces.arrays import FloatArray
 
@@ -582,7 +576,7 @@ def _tails(measured: tuple[Measured, ...], space: Space, n: int, gap: float, odd
     low, high = first - gap / 2, final + gap / 2
     edges = np.array(cells.grid.ends, dtype=np.float64) - gap / 2
     # Bounds may rest on cells none of which exceeds its noise by itself.
-    outer = hull(cells) or _between(edges, low, high)
+    outer = significant_range(cells) or _between(edges, low, high)
     if outer is None:
         return None
     inside = slice(outer[0], outer[1] + 1)
@@ -599,8 +593,8 @@ def _tails(measured: tuple[Measured, ...], space: Space, n: int, gap: float, odd
     coded = np.diff(np.searchsorted(MISSING_CODES, edges)) > 0 if signed else np.ones(len(cells.counts), np.bool_)
     # 0 and 1 are not chosen among hundreds of bounds.
     truths = [first, final] == [0.0, 1.0] and space.values == 2
-    outside, error = (share * present for share in share_outside(measured, space, n))
-    doubt = math.sqrt(chance_of_others(measured, space, n, odds)) if truths else 0.0
+    outside, error = (share * present for share in number_counts(measured, space, n).share_outside)
+    doubt = math.sqrt(number_counts(measured, space, n).chance_of_others(odds)) if truths else 0.0
 
     def tail(ends: FloatArray, cells: Cells, distance: float, coded: npt.NDArray[np.bool_], room: float) -> Tail:
         with np.errstate(over="ignore"):
@@ -628,7 +622,7 @@ def _tails(measured: tuple[Measured, ...], space: Space, n: int, gap: float, odd
         replace(upper, doubt=doubt, farther=TWO_VALUES_DISTANCE * unit * truths),
         present,
         float(weights @ ((middles - mean) * unit) ** 2 / max(weights.sum(), 1e-300)),
-        not truths and are_faint(measured, space, n),
+        not truths and number_counts(measured, space, n).minority_is_faint,
     )
 
 

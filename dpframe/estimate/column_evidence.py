@@ -24,10 +24,10 @@ from dpframe.estimate.evidence.combine import project
 from dpframe.estimate.evidence.law import RowsLaw
 from dpframe.estimate.results import Question, Results
 from dpframe.estimate.surrogates import count_classes
+from dpframe.inference.inferred import Inferred, Measured, null_count
+from dpframe.inference.steps import is_on_steps
 from dpframe.observe.observation import Observation, p_value, update
 from dpframe.observe.significance import DETECTION_SE
-from dpframe.plan.infer.steps import is_on_steps
-from dpframe.plan.inferred import Inferred, Measured, null_count
 from dpframe.plan.threads import one_thread
 from dpframe.spaces import Space
 from dpframe.spaces.arrays import FloatArray

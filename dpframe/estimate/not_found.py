@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpframe.errors import DpframeWarning, InferenceWarning, ParameterError, name_list, warn
-from dpframe.plan.findings import NotFound
+from dpframe.inference.findings import NotFound
 from dpframe.plan.plan import Plan
 
 P = ParamSpec("P")

@@ -19,6 +19,7 @@ from dpframe.accounting.gaussian_dp import Step
 from dpframe.channels import GammaDiagonal, Mechanism, family_for, mechanism_for
 from dpframe.channels.gamma_diagonal import LARGEST_PRODUCT
 from dpframe.errors import DpframeWarning, ParameterError, is_one_of, name_list, tuple_label, warn
+from dpframe.inference.inferred import Inferred
 from dpframe.plan.calibration import Maker, Terms, calibrate, slacks_of
 from dpframe.plan.columns import (
     Column,
@@ -31,7 +32,6 @@ from dpframe.plan.columns import (
     promising_rival,
     stand_in,
 )
-from dpframe.plan.inferred import Inferred
 from dpframe.plan.measures import Measure, check_measures, measures_step
 from dpframe.plan.plan import Plan
 from dpframe.plan.rules import as_rules

@@ -28,12 +28,12 @@ from dpframe.accounting.unit import ROW, Unit
 from dpframe.channels import Mechanism
 from dpframe.channels.flip_loss import FlipLoss
 from dpframe.errors import ParameterError, name_list
+from dpframe.inference.proof import prove_inference
 from dpframe.plan.accounting_gains import ORDER_METHODS
 from dpframe.plan.calibration import Terms
 from dpframe.plan.data import PlanData
 from dpframe.plan.measures import measures_step
 from dpframe.plan.notebook import notebook_html
-from dpframe.plan.proved_inference import prove_inference
 
 ENUMERATED = 256
 """Most codes for which every pair of inputs is enumerated; half as many with δ > 0, which takes longer (limit of time).

@@ -19,10 +19,10 @@ from dpframe.accounting.budget import Budget, check_epsilon, compose, round_down
 from dpframe.accounting.gaussian_dp import Step, composed_steps
 from dpframe.accounting.unit import Unit
 from dpframe.errors import ParameterError, PlanError, check_whole, is_one_of
+from dpframe.inference.findings import NotFound, unidentified_columns
+from dpframe.inference.inferred import Inferred
 from dpframe.plan.calibration import Terms
 from dpframe.plan.columns import Column, Group, Randomised, column_from_json, group_from_json
-from dpframe.plan.findings import NotFound, judge
-from dpframe.plan.inferred import Inferred
 from dpframe.plan.measures import Measure, check_measures, measures_step
 from dpframe.plan.rules import BoundRules, Rule, as_rules
 from dpframe.plan.steps import central_budget, rows_budget, steps_of, terms_of
@@ -283,7 +283,7 @@ class PlanData:
     def not_found(self) -> tuple[NotFound, ...]:
         """The columns whose spaces private inference did not find, each with the reason; see `InferenceWarning`."""
         rows = self.inferred_rows
-        return () if self.inferred is None or rows is None else judge(self.inferred, self.spaces, rows)
+        return () if self.inferred is None or rows is None else unidentified_columns(self.inferred, self.spaces, rows)
 
     @property
     def inferred_rows(self) -> int | None:

@@ -16,6 +16,7 @@ from dpframe.accounting.budget import Budget
 from dpframe.accounting.gaussian_dp import Step, promise_step
 from dpframe.errors import DpframeWarning, ParameterError, name_list, tuple_label, warn
 from dpframe.forecast.errors import vector_scale
+from dpframe.inference.categories import MOST_COUNTED_ITEMS
 from dpframe.plan.levels import FEW, FIRST, has_levels, level_sizes
 from dpframe.plan.measures import LARGEST_TABLE, SLACK, Measure, check_measures, measures_step
 from dpframe.spaces import Space
@@ -39,9 +40,6 @@ So the best number grows with the cube root. Adult's 15 columns at epsilon 1 hav
 FEWEST = 50
 """Least rows for which tables are measured by default: tables of fewer rows are mostly noise (tuned; effect not
 measured)."""
-
-MOST_ITEMS = 8
-"""Items counted per row if the space sets no limit (tuned; effect not measured)."""
 
 _MOST_ITEMS_FOR_PAIRS = 256
 """Most items whose pairs are measured by default: 60 kB in a release's description (limit of memory)."""
@@ -264,7 +262,7 @@ def _column_tables(name: str, space: Space, with_sums: bool = True) -> Iterator[
     if space.holds_sets:
         sets: Any = space.inner_space
         has_max_size = sets.max_size is not None
-        yield Measure("items", (name,), 1.0, sets.most if has_max_size else min(MOST_ITEMS, item_count(space)))
+        yield Measure("items", (name,), 1.0, sets.most if has_max_size else min(MOST_COUNTED_ITEMS, item_count(space)))
         yield Measure("sizes", (name,), 1.0)
         return
     if space.holds_vectors:
@@ -281,7 +279,7 @@ def _column_tables(name: str, space: Space, with_sums: bool = True) -> Iterator[
 
 def _item_pair_table(name: str, space: Space) -> Measure:
     """Return the table of a column's item pairs."""
-    return Measure("item_pairs", (name,), 1.0, max(2, min(MOST_ITEMS, largest_set(space))))
+    return Measure("item_pairs", (name,), 1.0, max(2, min(MOST_COUNTED_ITEMS, largest_set(space))))
 
 
 def _add_item_pairs(

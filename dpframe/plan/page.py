@@ -17,9 +17,9 @@ from dpframe.channels import mechanism_for
 from dpframe.disk import WEB_PAGE, check_ending, write_text
 from dpframe.errors import ParameterError
 from dpframe.forecast.forecast import BINNED, STATISTICS, Key
+from dpframe.inference.expected_losses import expected_losses
 from dpframe.plan.columns import Column
 from dpframe.plan.data import PlanData
-from dpframe.plan.findings import expected_losses
 from dpframe.plan.setting import Setting, forecast_of
 from dpframe.plan.words import UNITS
 from dpframe.spaces import Categorical

@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 from dpframe.accounting import composed_epsilon
 from dpframe.accounting.budget import Budget, compose
 from dpframe.accounting.gaussian_dp import Step, composed_steps, dominating_step, pure_step, step_epsilon
+from dpframe.inference.histogram_specs import STATED_SHARE
+from dpframe.inference.inferred import Inferred
 from dpframe.plan.calibration import Terms, rows_step
 from dpframe.plan.columns import Randomised
-from dpframe.plan.inferred import STATED_SHARE, Inferred
 
 
 def steps_of(

@@ -26,9 +26,9 @@ import pandas as pd
 from dpframe.api.planning import promise_of
 from dpframe.disk import write_text
 from dpframe.errors import FileError, ParameterError, PlanError, name_list
+from dpframe.inference.drafted import check_reviewed
 from dpframe.plan.build import build_plan
 from dpframe.plan.columns import padded_tags
-from dpframe.plan.infer.drafted import check_reviewed
 from dpframe.plan.measures import Measure
 from dpframe.plan.measuring import Wish
 from dpframe.plan.plan import Plan

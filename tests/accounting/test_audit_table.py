@@ -25,8 +25,8 @@ from dpframe.accounting.audit import AuditResult, audit
 from dpframe.accounting.budget import Budget
 from dpframe.channels import MECHANISMS, Geometric, RandomizedResponse, WithNull
 from dpframe.channels.process import Process
-from dpframe.plan.infer.categories import CutRows
-from dpframe.plan.infer.cost import Histogram
+from dpframe.inference.categories import CutRows
+from dpframe.inference.cost import Histogram
 from dpframe.totals.answers import Portion
 from dpframe.totals.counts import Values
 from dpframe.totals.wishart import WishartNoise

@@ -14,7 +14,7 @@ import pytest
 import dpframe as dpf
 from dpframe.cli.main import main
 from dpframe.cli.spaces import FORMS, add_space_options, read_spaces
-from dpframe.plan.infer.declared import placeholder
+from dpframe.plan.declared import placeholder
 
 
 @pytest.fixture

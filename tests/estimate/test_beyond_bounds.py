@@ -10,9 +10,9 @@ import pytest
 import dpframe as dpf
 from dpframe.accounting.budget import Budget
 from dpframe.estimate.beyond_bounds import Tails, tails_of
+from dpframe.inference.inferred import Inferred, Measured
+from dpframe.inference.steps import STEPS, step_counts
 from dpframe.plan.build import build_plan
-from dpframe.plan.infer.steps import STEPS, step_counts
-from dpframe.plan.inferred import Inferred, Measured
 from dpframe.spaces import Integer, Real
 
 RELEASES = int(os.environ.get("DPFRAME_RELEASES", "8"))

@@ -13,10 +13,10 @@ from dpframe.estimate.axes import BinnedAxis, make_axis
 from dpframe.estimate.column_evidence import ColumnEvidence, cell_counts_of, rows_by_cell, snapped
 from dpframe.estimate.evidence.law import RowsLaw
 from dpframe.estimate.results import Question
+from dpframe.inference.inferred import Inferred, Measured
 from dpframe.observe.observation import Observation, p_value, update
 from dpframe.observe.significance import DETECTION_SE
 from dpframe.plan.build import build_plan
-from dpframe.plan.inferred import Inferred, Measured
 
 CATEGORICAL = ["workclass", "education", "marital_status", "occupation", "relationship", "race", "sex"]
 CATEGORICAL += ["native_country", "income"]

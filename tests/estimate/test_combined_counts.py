@@ -10,7 +10,7 @@ from dpframe.estimate.item_pairs import likely_pairs
 from dpframe.estimate.noisy_rows import drawn_of_many
 from dpframe.estimate.results import Results
 from dpframe.estimate.tables.guard import bounds_by_pairs
-from dpframe.plan.inferred import Measured
+from dpframe.inference.inferred import Measured
 
 # ------------------------------------------------------------------------------------------------ pairs of items
 

@@ -6,8 +6,8 @@ import pytest
 
 import dpframe as dpf
 from dpframe.accounting.budget import Budget
+from dpframe.inference.inferred import Inferred, Measured
 from dpframe.plan.build import build_plan
-from dpframe.plan.inferred import Inferred, Measured
 
 FRAME = pd.DataFrame({"c": pd.Series([None, "a", "b", "z"] * 250, dtype="string")})
 SPACE = dpf.Nullable(dpf.Categorical(["a", "b", "other"], other="other"))

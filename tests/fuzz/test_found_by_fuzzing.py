@@ -20,8 +20,8 @@ from dpframe.accounting.gaussian_dp import mu_of
 from dpframe.api.curator_check import check
 from dpframe.cli import main
 from dpframe.errors import ParameterError, PlanError
+from dpframe.inference.inferred import Inferred, Measured
 from dpframe.plan.build import build_plan
-from dpframe.plan.inferred import Inferred, Measured
 from dpframe.plan.plan import Plan
 from dpframe.spaces.declare import as_space, check_declaration
 

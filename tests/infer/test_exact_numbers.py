@@ -16,12 +16,12 @@ from exact_laws import Inferring, Pair
 
 from dpframe.accounting.discrete_gaussian import IntegerNoise, noise_step
 from dpframe.accounting.gaussian_dp import Step, step_delta
-from dpframe.plan.infer.categories import CutRows, Items, Texts
-from dpframe.plan.infer.column import Task
-from dpframe.plan.infer.cost import Histogram, Spending, spend
-from dpframe.plan.infer.numbers import Numbers, Times
-from dpframe.plan.infer.objects import Objects
-from dpframe.plan.infer.vectors import Lists
+from dpframe.inference.categories import CutRows, Items, Texts
+from dpframe.inference.column import Task
+from dpframe.inference.cost import Histogram, Spending, spend
+from dpframe.inference.numbers import Numbers, Times
+from dpframe.inference.objects import Objects
+from dpframe.inference.vectors import Lists
 from dpframe.spaces.field import Field
 from dpframe.totals.counts import Cells, Values
 
@@ -33,8 +33,8 @@ MOST = Step(3.0, 1e-4)
 """As much as inference takes: with less, nothing is found in so few rows, and rounds decide nothing."""
 
 
-def numbers(n: int, nullable: bool = False) -> Numbers:
-    return Numbers(Field("x", SHORT, nullable), n)
+def numbers(n: int, nullable: bool = False, rounds: int = 3) -> Numbers:
+    return Numbers(Field("x", SHORT, nullable), n, rounds)
 
 
 def sets(cap: int) -> Items:
@@ -65,11 +65,9 @@ CASES = {
     ),
     "a null": Case(numbers(5, True), pa.array([6] * 5, SHORT), pa.array([6] * 4 + [None], SHORT), (3, 3, 3)),
     "an only round": Case(
-        numbers(5).in_rounds(1), pa.array([6] * 5, SHORT), pa.array([6] * 4 + [900], SHORT), (6,), Step(2.0, 1e-4)
+        numbers(5, rounds=1), pa.array([6] * 5, SHORT), pa.array([6] * 4 + [900], SHORT), (6,), Step(2.0, 1e-4)
     ),
-    "two rounds": Case(
-        numbers(5, True).in_rounds(2), pa.array([6] * 5, SHORT), pa.array([6] * 4 + [None], SHORT), (4, 4)
-    ),
+    "two rounds": Case(numbers(5, True, rounds=2), pa.array([6] * 5, SHORT), pa.array([6] * 4 + [None], SHORT), (4, 4)),
     "a later day": Case(
         Times(Field("x", pa.date32(), False), 6),
         pa.array([9000] * 6, pa.date32()),
@@ -187,7 +185,7 @@ def test_all_rounds_keep_their_claim_where_each_of_them_tells_the_tables_apart()
 
 def for_one_count(case: Case) -> Step:
     """What the same noise would cost if one row changed one count of a histogram."""
-    noises = [noise for noise, h in zip(case.spending.noises, case.task.histograms, strict=True) if h.way is None]
+    noises = [noise for noise, h in zip(case.spending.noises, case.task.histograms, strict=True) if h.branch is None]
     return noise_step([IntegerNoise(noise.variance, 1) for noise in noises], 1, 1e-7)
 
 
@@ -264,6 +262,6 @@ def test_sets_that_are_not_cut_are_caught():
 @pytest.mark.parametrize("case", ["a text of its own", "items of its own"])
 def test_a_threshold_that_is_too_low_is_caught(case):
     right = CASES[case].spending
-    low = Spending(1, right.histograms, right.noises, tuple(t - 2 for t in right.thresholds), right.step)
+    low = Spending(right.histograms, right.noises, tuple(t - 2 for t in right.thresholds), right.step)
     law = CASES[case].law(spending=low)
     assert law.least(8.0) > right.step.delta

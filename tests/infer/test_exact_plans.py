@@ -20,13 +20,13 @@ from exact_laws import Inferring, Pair, shuffled_law, tables_law
 from dpframe.accounting.budget import Budget
 from dpframe.accounting.gaussian_dp import Step, promise_step, step_delta
 from dpframe.api.planning import CheckedRequest, Request
+from dpframe.inference.categories import Items, Texts
+from dpframe.inference.column import Task
+from dpframe.inference.cost import GaussianNoise, Spending
+from dpframe.inference.histogram_specs import HistogramSpecs
+from dpframe.inference.numbers import Numbers
+from dpframe.inference.private import Inference, Measurement
 from dpframe.noise.gaussian import gaussian_table
-from dpframe.plan.infer.categories import Items, Texts
-from dpframe.plan.infer.column import Task
-from dpframe.plan.infer.cost import GaussianNoise, Spending
-from dpframe.plan.infer.numbers import Numbers
-from dpframe.plan.infer.private import Inference, Measurement
-from dpframe.plan.inferred import AskedOf
 from dpframe.plan.plan import Plan
 from dpframe.spaces import Space
 from dpframe.spaces.field import Field
@@ -52,7 +52,7 @@ class Found:
 
     columns: tuple[Field, ...]
     inference: Inference
-    asked: AskedOf | None
+    asked: HistogramSpecs | None
 
     def draw(self, *_: Any) -> Inference:
         return self.inference
@@ -129,14 +129,14 @@ class Case:
         return Pair.joined(parts), plans
 
 
-def numbers(n: int) -> Numbers:
-    return Numbers(Field("x", pa.uint16(), False), n)
+def numbers(n: int, rounds: int = 3) -> Numbers:
+    return Numbers(Field("x", pa.uint16(), False), n, rounds)
 
 
 CASES = {
     "numbers": Case(numbers(6), 6, 7, (2, 2, 2), SHUFFLED, pa.uint16(), 6),
-    "numbers in one round": Case(numbers(5).in_rounds(1), 6, 7, (2,), ROWS_ONLY, pa.uint16()),
-    "numbers in two rounds": Case(numbers(5).in_rounds(2), 6, 7, (3, 3), SHUFFLED, pa.uint16()),
+    "numbers in one round": Case(numbers(5, rounds=1), 6, 7, (2,), ROWS_ONLY, pa.uint16()),
+    "numbers in two rounds": Case(numbers(5, rounds=2), 6, 7, (3, 3), SHUFFLED, pa.uint16()),
     "numbers of four rows": Case(numbers(4), 5, 7, (2, 2, 2), SHUFFLED, pa.uint16(), 4),
     "numbers in their order": Case(numbers(5), 6, 7, (2, 2, 2), IN_ORDER, pa.uint16()),
     "text": Case(Texts(Field("x", pa.string(), False)), "a", "b", (6,), SHUFFLED, pa.string()),

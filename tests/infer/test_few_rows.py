@@ -9,10 +9,11 @@ import pytest
 
 import dpframe as dpf
 from dpframe.accounting.budget import Budget
-from dpframe.plan.findings import share_outside
-from dpframe.plan.infer.numbers import first_grid, friendly, only_grid
-from dpframe.plan.infer.private import Measurement, histograms_of, rounds_of
-from dpframe.plan.infer.ranges import Cells, Grid, fullest, truth_values
+from dpframe.inference.cells import Cells, Grid
+from dpframe.inference.grids import first_grid, single_round_grid
+from dpframe.inference.number_counts import number_counts
+from dpframe.inference.private import Measurement, choose_rounds, list_histograms
+from dpframe.inference.ranges import are_truth_values, best_run_of_cells, round_bounds
 from dpframe.spaces.field import Field
 
 KEY = bytes(range(32))
@@ -31,12 +32,12 @@ def said(recwarn):
 
 def test_rounds_follow_from_rows_columns_and_promise():
     whole = Budget(1.0, 1e-6)
-    assert [rounds_of(fields(10), n, whole) for n in (100, 2_500, 3_000, 100_000)] == [1, 2, 3, 3]
-    assert rounds_of(fields(40), 3_500, whole) == 1
-    assert rounds_of(fields(10), 3_500, Budget(4.0, 1e-6)) == 3
-    assert rounds_of(fields(10), 100_000, whole, contributions=100) == 1
-    assert rounds_of(fields(10), 100, Budget(1.0, 0.0)) == 3
-    assert [len(histograms_of(fields(1), 10, rounds=r)) for r in (1, 2, 3)] == [1, 3, 4]
+    assert [choose_rounds(fields(10), n, whole) for n in (100, 2_500, 3_000, 100_000)] == [1, 2, 3, 3]
+    assert choose_rounds(fields(40), 3_500, whole) == 1
+    assert choose_rounds(fields(10), 3_500, Budget(4.0, 1e-6)) == 3
+    assert choose_rounds(fields(10), 100_000, whole, contributions=100) == 1
+    assert choose_rounds(fields(10), 100, Budget(1.0, 0.0)) == 3
+    assert [len(list_histograms(fields(1), 10, rounds=r)) for r in (1, 2, 3)] == [1, 3, 4]
 
 
 def test_fewer_rounds_have_less_noise_and_noise_of_their_own():
@@ -91,7 +92,8 @@ def test_amounts_of_millions_have_bounds_as_narrow_as_smaller_ones(n, rounds, re
     found = own.draw(lambda names: iter([dict.fromkeys(names, amounts)]), KEY)
     assert all(2**23 <= space.upper <= 2**26 for space in found.spaces.values())
     for name, space in found.spaces.items():
-        share, error = share_outside([m for m in found.measured if m.column == name and m.kind != "steps"], space, n)
+        counts = tuple(m for m in found.measured if m.column == name and m.kind != "steps")
+        share, error = number_counts(counts, space, n).share_outside
         assert share < 0.05 + 3 * error
     assert not said(recwarn)
 
@@ -99,7 +101,7 @@ def test_amounts_of_millions_have_bounds_as_narrow_as_smaller_ones(n, rounds, re
 @pytest.mark.parametrize("type_", [pa.int64(), pa.int16(), pa.uint8(), pa.float32(), pa.float64()])
 @pytest.mark.parametrize("parts", [1, 2, 4])
 def test_the_grid_of_a_single_round_ascends_within_its_type(type_, parts):
-    grid = only_grid(first_grid(type_), parts)
+    grid = single_round_grid(first_grid(type_), parts)
     assert list(grid.edges) == sorted(set(grid.edges))
     assert grid.least < grid.edges[0]
     assert grid.edges[-1] < grid.most
@@ -136,22 +138,22 @@ def counted(edges, counts, variance=100.0):
 def test_bounds_hold_all_rows_that_are_there_and_no_more():
     edges = tuple(2**i for i in range(12))
     near = [0, 300, 400, 280, 25, 15, 10, -10, 5, 0, -20, 10, 15]
-    assert fullest(counted(edges, near), 1_000) == (1, 4)
+    assert best_run_of_cells(counted(edges, near), 1_000) == (1, 4)
     # What lies apart must hold more, and most where values are rare.
-    assert fullest(counted(edges, [0, 300, 400, 200, 0, 0, 0, 0, 0, 100, 0, 0, 0]), 1_000) == (1, 9)
-    assert fullest(counted(edges, [0, 300, 400, 200, 0, 0, 0, 0, 0, 35, 0, 0, 0]), 1_000) == (1, 3)
-    assert fullest(counted(edges, [0, 300, 400, 200, 0, 0, 0, 0, 0, 45, 0, 0, 0]), 1_000) == (1, 3)
-    assert fullest(counted(edges, [0, 300, 400, 200, 0, 0, 0, 0, 0, 0, 0, 53, 0]), 1_000) == (1, 3)
-    assert fullest(counted(edges, [-5] * 13), 1_000) is None
+    assert best_run_of_cells(counted(edges, [0, 300, 400, 200, 0, 0, 0, 0, 0, 100, 0, 0, 0]), 1_000) == (1, 9)
+    assert best_run_of_cells(counted(edges, [0, 300, 400, 200, 0, 0, 0, 0, 0, 35, 0, 0, 0]), 1_000) == (1, 3)
+    assert best_run_of_cells(counted(edges, [0, 300, 400, 200, 0, 0, 0, 0, 0, 45, 0, 0, 0]), 1_000) == (1, 3)
+    assert best_run_of_cells(counted(edges, [0, 300, 400, 200, 0, 0, 0, 0, 0, 0, 0, 53, 0]), 1_000) == (1, 3)
+    assert best_run_of_cells(counted(edges, [-5] * 13), 1_000) is None
 
 
 def test_rows_that_are_in_no_cell_beyond_doubt_are_next_to_the_others():
     """None of the cells holds as much as it must by itself, all together hold what is missing."""
     edges = tuple(2**power for power in range(12))
     spread = [0, 0, 0, 500, 70, 70, 70, 70, 70, 70, 0, 0, 0]
-    assert fullest(counted(edges, spread, variance=10_000.0), 1_000) == (3, 9)
+    assert best_run_of_cells(counted(edges, spread, variance=10_000.0), 1_000) == (3, 9)
     # Of 600 rows there are too few left to look for.
-    assert fullest(counted(edges, spread, variance=10_000.0), 600) == (3, 3)
+    assert best_run_of_cells(counted(edges, spread, variance=10_000.0), 600) == (3, 3)
 
 
 def test_bounds_near_the_limits_of_floats_are_rounded():
@@ -162,7 +164,7 @@ def test_bounds_near_the_limits_of_floats_are_rounded():
             20 * 10.0**power,
             math.nextafter(20 * 10.0**power, math.inf),
         ):
-            low, high = friendly(0.0, width)
+            low, high = round_bounds(0.0, width)
             assert low == 0.0
             assert width * (1 - 1e-12) <= high <= 1.11 * width
 
@@ -295,9 +297,9 @@ def test_truth_values_hold_all_rows_or_are_none(zeros, ones, twos, found, number
     cells = Cells(
         Grid(edges, number(-(2**40)), number(2**40)), np.array(counts, dtype=float), np.eye(len(counts)) * 100.0
     )
-    assert truth_values(cells, 1_000) == ((0.0, 1.0) if found else None)
-    assert truth_values(cells, 1_030) is None
-    assert (truth_values(cells, 1_030, missing=600.0) is not None) == found
+    assert are_truth_values(cells, 1_000) == found
+    assert not are_truth_values(cells, 1_030)
+    assert are_truth_values(cells, 1_030, missing_variance=600.0) == found
 
 
 def test_years_are_found_where_their_cells_are_cut_into_hundreds():

@@ -18,7 +18,7 @@ from strategies import TYPES, examples
 
 import dpframe as dpf
 from dpframe.errors import ColumnError, ParameterError, PrivacyLeakWarning
-from dpframe.plan.infer.declared import infer_spaces, warn_of_whole_bounds
+from dpframe.plan.declared import infer_spaces, warn_of_whole_bounds
 from dpframe.spaces import Boolean, Categorical, Datetime, Integer, Nullable, Ordinal, Real, Space
 from dpframe.spaces.field import Field
 

@@ -22,10 +22,10 @@ from strategies import examples
 import dpframe as dpf
 from dpframe.accounting.budget import Budget
 from dpframe.errors import ColumnError, ParameterError
-from dpframe.plan.infer import categories
-from dpframe.plan.infer.categories import CutRows, Texts
-from dpframe.plan.infer.numbers import first_grid
-from dpframe.plan.infer.private import Inference, Measurement
+from dpframe.inference import categories
+from dpframe.inference.categories import CutRows, Texts
+from dpframe.inference.grids import first_grid
+from dpframe.inference.private import Inference, Measurement
 from dpframe.spaces import Boolean, Categorical, Datetime, Integer, Nullable, Real, Space, Subset
 from dpframe.spaces.field import Field
 from dpframe.spaces.object_reading import read_as

@@ -19,14 +19,14 @@ import dpframe as dpf
 from dpframe.accounting.budget import Budget
 from dpframe.accounting.gaussian_dp import step_delta
 from dpframe.errors import ColumnError
+from dpframe.inference import private
+from dpframe.inference.cost import Histogram, Spending, spend
+from dpframe.inference.findings import unidentified_columns
+from dpframe.inference.inferred import Inferred
+from dpframe.inference.objects import Objects
+from dpframe.inference.private import Inference, Measurement
 from dpframe.noise.keystream import Keystream
 from dpframe.plan.build import build_plan
-from dpframe.plan.findings import judge
-from dpframe.plan.infer import private
-from dpframe.plan.infer.cost import Histogram, Spending, spend
-from dpframe.plan.infer.objects import Objects
-from dpframe.plan.infer.private import Inference, Measurement
-from dpframe.plan.inferred import Inferred
 from dpframe.spaces import Boolean, Categorical, Integer, Nullable, Ordinal, Real, Space, Subset, Vector
 from dpframe.spaces.field import Field
 from dpframe.spaces.object_reading import KINDS, kind_counts, read_as
@@ -266,7 +266,7 @@ def _judged(case: str, share: float, epsilon: float, kept: Any, seed: int = 0) -
     found = measurement.draw(read, seed.to_bytes(32))
     inferred = Inferred(Budget(epsilon, 1e-6), ("x",), found.measured, asked=measurement.asked)
     error = found.measured[0].variance ** 0.5 / N
-    return list(judge(inferred, found.spaces, N)), error, inner(found.spaces["x"]).tag
+    return list(unidentified_columns(inferred, found.spaces, N)), error, inner(found.spaces["x"]).tag
 
 
 @pytest.mark.walk(12)
@@ -429,7 +429,7 @@ def test_noise_that_shows_a_kind_which_a_column_cannot_hold_ends_in_text(field: 
     task = Objects(field, 0, 8, KEY)
     task.measure(task.counter(), Lifted(kind), 0, Keystream(KEY).column("c", "infer"))
     place = task.asks(1)
-    assert place is None or task.histograms[place].way is not None
+    assert place is None or task.histograms[place].branch is not None
 
 
 def test_objects_whose_code_raises_are_null_or_refused_without_a_word() -> None:

@@ -19,7 +19,7 @@ from conftest import KEY
 import dpframe as dpf
 from dpframe.accounting.budget import Budget
 from dpframe.errors import ColumnError, InferenceWarning, ParameterError, PrivacyLeakWarning
-from dpframe.plan.infer.private import Inference, Measurement
+from dpframe.inference.private import Inference, Measurement
 from dpframe.spaces import Nullable, Space, Vector
 from dpframe.spaces.arrays import float_norms, float_rows
 from dpframe.spaces.ball import LONGEST

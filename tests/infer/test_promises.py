@@ -19,9 +19,9 @@ from dpframe.accounting.budget import Budget
 from dpframe.accounting.gaussian_dp import composed_steps, promise_step, step_delta
 from dpframe.channels import RandomizedResponse
 from dpframe.errors import ColumnError, InferenceWarning, ParameterError, PlanError
+from dpframe.inference.cost import Histogram, spend
 from dpframe.plan.build import build_plan
 from dpframe.plan.certificate import certify
-from dpframe.plan.infer.cost import Histogram, spend
 from dpframe.plan.plan import Plan
 
 KEY = bytes(range(32))

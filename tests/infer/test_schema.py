@@ -11,7 +11,7 @@ import pytest
 
 import dpframe as dpf
 from dpframe.accounting.budget import Budget
-from dpframe.plan.infer.private import Measurement
+from dpframe.inference.private import Measurement
 from dpframe.spaces import Categorical, Nullable
 from dpframe.spaces.field import Field
 

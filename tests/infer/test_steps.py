@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 import dpframe as dpf
 from dpframe.accounting.budget import Budget
+from dpframe.inference.cost import GaussianNoise
+from dpframe.inference.numbers import Numbers
+from dpframe.inference.private import Measurement
+from dpframe.inference.steps import STEPS, is_on_grid, make_step_grid, step_counts
 from dpframe.noise.gaussian import gaussian_table
 from dpframe.noise.keystream import Keystream
-from dpframe.plan.infer.cost import GaussianNoise
-from dpframe.plan.infer.numbers import Numbers
-from dpframe.plan.infer.private import Measurement
-from dpframe.plan.infer.steps import STEPS, is_on_grid, step_counts, stepped
 from dpframe.spaces import Nullable, Real
 from dpframe.spaces.field import Field
 
@@ -97,7 +97,8 @@ def test_a_row_counts_under_one_step_whatever_the_others(values, one):
 
 def test_steps_have_noise_of_their_own():
     noise = GaussianNoise(gaussian_table(400.0))
-    task = Numbers(Field("x", pa.float64(), False), N).in_rounds(3).under([noise] * 4)
+    task = Numbers(Field("x", pa.float64(), False), N, 3, counts_steps=True)
+    task.set_noises([noise] * 4)
     counter = task.counter()
     task.measure(counter, noise, 0, Keystream(KEY).column("x", "infer"))
     steps, intervals = task.measured
@@ -134,4 +135,4 @@ def test_few_rows_and_whole_numbers_are_not_asked_for_steps():
     ],
 )
 def test_bounds_of_too_few_or_too_many_multiples_keep_the_usual_grid(low, high, step, type_):
-    assert stepped(low, high, step, type_) is None
+    assert make_step_grid(low, high, step, type_) is None

@@ -22,7 +22,7 @@ from dpframe.api import identity
 from dpframe.api.identity import request_digest
 from dpframe.api.ledger import job_keys
 from dpframe.errors import BudgetExceeded, ColumnError, LedgerError, ParameterError, PlanError
-from dpframe.plan.inferred import Inferred
+from dpframe.inference.inferred import Inferred
 
 KILLS = int(os.environ.get("DPFRAME_KILLS", "10"))
 DISKS = int(os.environ.get("DPFRAME_DISKS", "6"))

@@ -14,10 +14,10 @@ from strategies import examples
 from dpframe import Budget
 from dpframe.accounting.gaussian_dp import largest_step, step_delta
 from dpframe.errors import ParameterError
+from dpframe.inference.cost import Histogram, gaussian_tail, spend
 from dpframe.noise.gaussian import RATIO, STRIDE, GaussianTable, cumulate_weights, gaussian_table, invert
 from dpframe.noise.geometric_counts import geometric_noise, leading_zeros
 from dpframe.noise.keystream import Keystream
-from dpframe.plan.infer.cost import Histogram, gaussian_tail, spend
 
 STREAM = Keystream(bytes(range(32))).column("age", "infer")
 TOTAL = 1 << 128
@@ -201,7 +201,8 @@ def test_without_delta_what_is_spent_is_at_most_epsilon(shares, epsilon, contrib
         assert "epsilon is too small to infer spaces" in str(error)
         return
     assert spending.step is None
-    assert spending.pure <= epsilon
+    losses = (h.cells * x.loss for h, x in zip(spending.histograms, spending.noises, strict=True))
+    assert 2 * contributions * sum(losses) <= epsilon
 
 
 def test_noise_from_closed_forms():

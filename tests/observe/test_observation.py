@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from scipy import special
 
 from dpframe.errors import ParameterError
+from dpframe.inference.cells import fit_intervals
+from dpframe.inference.inferred import Measured
 from dpframe.observe.observation import Observation, Runs, chi_square_tail, truncated_normal_moments, update
 from dpframe.observe.overlap import overlap_cells
-from dpframe.plan.inferred import Measured, fit_intervals
 
 # ------------------------------------------------------------------------------------------------ updates
 

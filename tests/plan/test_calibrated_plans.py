@@ -23,11 +23,11 @@ from dpframe.accounting import ColumnLoss, composed_delta, sampled, shuffled_del
 from dpframe.accounting.budget import Budget
 from dpframe.accounting.gaussian_dp import Step
 from dpframe.channels import Geometric, Matrix, RandomizedResponse, Staircase
+from dpframe.inference.inferred import Inferred, Measured
 from dpframe.noise.keystream import Keystream
 from dpframe.plan.build import build_plan
 from dpframe.plan.calibration import Terms, calibrate
 from dpframe.plan.columns import Column
-from dpframe.plan.inferred import Inferred, Measured
 from dpframe.plan.plan import Plan
 from dpframe.spaces import Categorical, Integer, Nullable, Subset
 from dpframe.tables.release import Selection, order_words, permutation, rank

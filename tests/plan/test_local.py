@@ -21,9 +21,9 @@ from dpframe.accounting.budget import compose, upward
 from dpframe.channels import Geometric, RandomizedResponse
 from dpframe.cli import main
 from dpframe.errors import ParameterError, PlanError
+from dpframe.inference.column import Presence
+from dpframe.inference.cost import spend
 from dpframe.plan.build import build_plan
-from dpframe.plan.infer.column import Presence
-from dpframe.plan.infer.cost import spend
 from dpframe.plan.measures import Measure
 from dpframe.spaces.field import Field
 

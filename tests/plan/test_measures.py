@@ -12,10 +12,10 @@ from dpframe.accounting.bisection import bisected
 from dpframe.accounting.budget import Budget
 from dpframe.accounting.gaussian_dp import Step, composed_steps, largest_step, step_delta
 from dpframe.errors import DpframeWarning, ParameterError, PlanError
+from dpframe.inference.inferred import Inferred
 from dpframe.noise.gaussian import gaussian_table
 from dpframe.plan import build, data
 from dpframe.plan.build import build_plan
-from dpframe.plan.inferred import Inferred
 from dpframe.plan.measures import OF_SETS, Measure, measures_step
 from dpframe.plan.measuring import Wish
 from dpframe.plan.plan import Plan

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import pytest
 
 import dpframe as dpf
+from dpframe.inference.inferred import Measured
 from dpframe.plan import build_plan
-from dpframe.plan.inferred import Measured
 from dpframe.spaces.json_form import from_object, to_object
 
 

@@ -16,9 +16,9 @@ import pyarrow as pa
 from dpframe.channels import mechanism_for
 from dpframe.errors import ParameterError, name_list
 from dpframe.estimate.results import RESULTS, Results
+from dpframe.inference.from_data import from_type
 from dpframe.plan.columns import Column
-from dpframe.plan.infer.declared import declared_space, placeholder
-from dpframe.plan.infer.from_data import from_type
+from dpframe.plan.declared import declared_space, placeholder
 from dpframe.spaces import Nullable, Space, Subset
 from dpframe.spaces.arrays import FloatArray
 from dpframe.spaces.field import Field, is_open

@@ -36,9 +36,9 @@ from dpframe.errors import (
 )
 from dpframe.estimate.axes import Axis, make_axis
 from dpframe.estimate.conditions import ValueCondition, Where
+from dpframe.inference.drafted import check_reviewed
 from dpframe.noise.keystream import Keystream
-from dpframe.plan.infer.declared import declared_space, warn_of_whole_bounds
-from dpframe.plan.infer.drafted import check_reviewed
+from dpframe.plan.declared import declared_space, warn_of_whole_bounds
 from dpframe.tables.files import FileInput
 from dpframe.tables.frames import wrap
 from dpframe.tables.inputs import open_input

@@ -16,8 +16,8 @@ from dpframe.api.ledger.currencies import covers, difference
 from dpframe.api.ledger.draws import Draws
 from dpframe.api.ledger.ledger import Account, as_ledger
 from dpframe.errors import ParameterError, name_list
-from dpframe.plan.infer.private import Measurement
-from dpframe.plan.inferred import Inferred
+from dpframe.inference.inferred import Inferred
+from dpframe.inference.private import Measurement
 from dpframe.plan.plan import Plan
 
 TOGETHER = (

@@ -21,8 +21,8 @@ from dpframe.errors import (
     name_list,
     warn,
 )
-from dpframe.plan.infer.drafted import DraftedSpaces
-from dpframe.plan.infer.from_data import IDENTIFIER, Reader, from_data, from_type
+from dpframe.inference.drafted import DraftedSpaces
+from dpframe.inference.from_data import IDENTIFIER, Reader, from_data, from_type
 from dpframe.plan.plan import Plan
 from dpframe.spaces import Space, as_space
 from dpframe.spaces.declare import TWO_NUMBERS, leaves_the_type, two_numbers

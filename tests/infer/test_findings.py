@@ -3,7 +3,7 @@
 On small tables a column's 95 % interval covers the truth (of text, the intervals of its values' shares do, each counted
 by itself) or the call names the column and its estimates are NaN. Here one release a table, at ε = 1, of some 80
 columns in all: of fixed keys, so that the test cannot fail by chance, but for changes of the noise: columns that are
-neither are fewer than 8 %. ``DPFRAME_RELEASES=40 pytest -n 0 tests/plan/test_findings.py -s`` is the full run, also at
+neither are fewer than 8 %. ``DPFRAME_RELEASES=40 pytest -n 0 tests/infer/test_findings.py -s`` is the full run, also at
 0.3 and 4: each column in at least 90 % of its releases, less three deviations of a share whose mean is 95 % (error
 probability below 1e-3 per column).
 """
@@ -22,9 +22,10 @@ from sklearn import datasets as bundled
 
 import dpframe as dpf
 from dpframe import Budget, Integer, Nullable, Plan, Real
+from dpframe.inference.findings import unidentified_columns
+from dpframe.inference.inferred import Inferred, Measured
+from dpframe.inference.number_counts import number_counts
 from dpframe.plan.build import build_plan
-from dpframe.plan.findings import are_faint, judge, noise_of_mean, share_outside
-from dpframe.plan.inferred import Inferred, Measured
 
 RELEASES = int(os.environ.get("DPFRAME_RELEASES", "1"))
 COLUMNS = ["age", "sex", "education", "region", "income"]
@@ -114,7 +115,7 @@ def test_nothing_lies_between_two_values(steps, outside):
     """Rows there are not released as they are; between bounds of many values they are."""
     edges = (-1e-9, 1e-9, 0.5, 1.0, 1.0 + 2**-52, 2.0)
     counts = Measured("x", "intervals", edges, (0, 500, 200, 0, 300, 0, 0), 100.0)
-    share, error = share_outside((counts,), Real(0.0, 1.0, steps), 1_000)
+    share, error = number_counts((counts,), Real(0.0, 1.0, steps), 1_000).share_outside
     assert share == pytest.approx(outside, abs=1e-9)
     assert 0 < error < 0.03
 
@@ -211,7 +212,7 @@ def made(counts, space, n, edges=(0, 10, 20), variance=1.0, unit=None, missing=N
 
 def test_rows_beyond_a_bound_count():
     measured, plan = made((0, 500, 500, 0), (0, 9), 1_000)
-    share, error = share_outside([measured], plan["x"].space, 1_000)
+    share, error = number_counts((measured,), plan["x"].space, 1_000).share_outside
     # The four counts are known to add up to n, which takes a quarter of the variance of a sum of two away from it.
     assert (round(share, 6), round(error * 1_000, 6)) == (0.5, round(math.sqrt(3 - 9 / 4), 6))
     (missing,) = plan.not_found
@@ -281,7 +282,7 @@ def test_rows_that_a_spike_leaves_show_in_their_sum_if_in_no_cell(counts, whole,
     counts = (0, 1_880, *counts, *(0 for _ in further), 0)
     measured, plan = made(counts, space, 2_000, variance=400.0, edges=edges + further)
     assert [missing.why for missing in plan.not_found] == ([] if why is None else [why])
-    assert are_faint((measured,), space, 2_000) == faint
+    assert number_counts((measured,), space, 2_000).minority_is_faint == faint
 
 
 @pytest.mark.parametrize(
@@ -345,7 +346,7 @@ def test_the_other_columns_of_a_table_say_whether_a_spike_at_0_is_one_of_two_val
     counts = [(0, 1_800, ones, 0, 0, 0, 0), *beside]
     measured = tuple(Measured(name, "intervals", edges, own, 3_600.0) for name, own in zip(names, counts, strict=True))
     inferred = Inferred(Budget(0.1, 1e-9), tuple(names), measured)
-    found = judge(inferred, {"x": Integer(0, 1)}, 2_000)
+    found = unidentified_columns(inferred, {"x": Integer(0, 1)}, 2_000)
     assert [missing.why for missing in found] == [HIDDEN] * lost
 
 
@@ -378,7 +379,7 @@ def test_columns_whose_means_would_drown_are_left_out_until_the_others_are_measu
     def lost(counts):
         own = tuple(Measured(f"x{i}", "intervals", edges, one, 36_100.0) for i, one in enumerate(counts))
         inferred = Inferred(Budget(0.1, 1e-9), tuple(m.column for m in own), own)
-        found = judge(inferred, {m.column: Integer(0, 7) for m in own}, 1_000)
+        found = unidentified_columns(inferred, {m.column: Integer(0, 7) for m in own}, 1_000)
         return [one.why for one in found].count(NOISY), len(found)
 
     assert lost([even] * 20) == (6, 6)
@@ -392,7 +393,7 @@ def test_noise_is_compared_with_the_standard_deviation_that_the_counts_show():
     verdicts = []
     for counts in (near, far):
         measured, plan = made(tuple(counts), (0, 1_000), 1_000, variance=900.0, edges=edges)
-        noise = noise_of_mean((measured,), plan["x"].space, 1_000)
+        noise = number_counts((measured,), plan["x"].space, 1_000).mean_noise_sd
         verdicts.append((round(noise, 2), [one.why for one in plan.not_found]))
     # 30 rows over 1,000, times 1,000, over standard deviations of 52 and 288.
     assert verdicts == [(0.58, [NOISY]), (0.1, [])]
@@ -404,7 +405,7 @@ def test_counts_within_their_noise_far_out_make_no_standard_deviation(far, found
     measured, plan = made(
         (0, 960, *[0] * 8, far, 0), (0, 1_000), 1_000, variance=900.0, edges=tuple(range(0, 1_001, 100))
     )
-    assert noise_of_mean((measured,), plan["x"].space, 1_000) < 0.5 or not found
+    assert number_counts((measured,), plan["x"].space, 1_000).mean_noise_sd < 0.5 or not found
     assert (not plan.not_found) == found
 
 
@@ -448,7 +449,7 @@ def test_an_unknown_unit_is_refused():
 
 def test_the_judgement_needs_nothing_but_the_plan(lost):
     plan = Plan.from_json(lost[0].dp.release.plan.to_json())
-    assert judge(plan.inferred, plan.spaces, plan.n) == plan.not_found
+    assert unidentified_columns(plan.inferred, plan.spaces, plan.n) == plan.not_found
 
 
 def test_dates_and_durations_are_found_at_size():

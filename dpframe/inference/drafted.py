@@ -13,9 +13,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dpframe.errors import ColumnError, ParameterError
-from dpframe.plan.infer.from_data import IDENTIFIER, Reader, from_data
-from dpframe.plan.infer.numbers import friendly, is_number, present_numbers
-from dpframe.plan.infer.steps import step_counts, step_of, stepped
+from dpframe.inference.from_data import IDENTIFIER, Reader, from_data
+from dpframe.inference.grids import is_number, present_numbers
+from dpframe.inference.ranges import round_bounds
+from dpframe.inference.steps import find_step, make_step_grid, step_counts
 from dpframe.spaces import Integer, Nullable, Real, Space
 from dpframe.spaces.field import Field
 from dpframe.spaces.written_values import read_as_written
@@ -192,14 +193,14 @@ def _widen_bounds(space: Space, values: Sequence[npt.NDArray[Any]], type_: pa.Da
     """Return a space of numbers with rounded, slightly wider bounds; floats on the grid of their step."""
     inner: Any = space.inner_space
     if isinstance(inner, Integer) and inner.step == 1:
-        lower, upper = (int(edge) for edge in friendly(inner.lower, inner.upper, _PARTS))
+        lower, upper = (int(edge) for edge in round_bounds(inner.lower, inner.upper, _PARTS))
         wider_space: Space = Integer(lower, max(upper, lower + 1))
     elif isinstance(inner, Real):
-        low, high = friendly(float(inner.lower), float(inner.upper), _PARTS)
+        low, high = round_bounds(float(inner.lower), float(inner.upper), _PARTS)
         if not (math.isfinite(low) and math.isfinite(high) and low < high):
             return space
-        step = step_of(step_counts(np.concatenate(values)).tolist(), 0.0, off_grid=0.0) if values else None
-        wider_space = (None if step is None else stepped(low, high, step, type_)) or Real(low, high)
+        step = find_step(step_counts(np.concatenate(values)).tolist(), 0.0, off_grid=0.0) if values else None
+        wider_space = (None if step is None else make_step_grid(low, high, step, type_)) or Real(low, high)
     else:
         return space
     return Nullable(wider_space) if space.has_null else wider_space

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpframe.errors import ColumnError, ParameterError
-from dpframe.plan.infer.categories import is_text, text_of
+from dpframe.inference.categories import is_text, text_of
 from dpframe.spaces import Boolean, Categorical, Datetime, Empty, Integer, Nullable, Real, Space, Subset, Vector
 from dpframe.spaces.arrays import float_norms, float_rows, is_list_of_floats, list_lengths
 from dpframe.spaces.base import LARGEST_GRID, decoded
@@ -43,17 +43,27 @@ Reader = Callable[[str], Iterable[pa.Array]]
 
 def from_data(column: Field, read: Reader) -> Space:
     """Return a column's space, read off its values."""
-    name = column.name
-    if IDENTIFIER.search(name):
-        raise ColumnError(
-            "looks like an identifier, which no noise makes useful; pass drop=[…], passthrough=[…] or declare "
-            "its space",
-            column=name,
-        )
+    check_is_no_identifier(column)
     try:
         return _read_space(column, read)
     except ColumnError as error:
-        raise error.located(name) from None
+        raise error.located(column.name) from None
+
+
+def check_is_no_identifier(column: Field) -> None:
+    """Raise `ColumnError` for a column whose name says that it identifies rows."""
+    if IDENTIFIER.search(column.name):
+        raise ColumnError(
+            "looks like an identifier, which no noise makes useful; pass drop=[…], passthrough=[…] or declare "
+            "its space",
+            column=column.name,
+        )
+
+
+def unknown_type(type_: pa.DataType, name: str | None = None) -> ColumnError:
+    """Return the error for a type that no space is known for."""
+    message = f"has type {type_}, for which no space is known; pass drop=[…], passthrough=[…] or declare its space"
+    return ColumnError(message, column=name)
 
 
 def _read_space(column: Field, reader: Reader) -> Space:
@@ -63,9 +73,7 @@ def _read_space(column: Field, reader: Reader) -> Space:
     type_ = first_array.type.value_type if pa.types.is_dictionary(first_array.type) else first_array.type
     finder = next((find for fits, find in FINDERS if fits(type_)), None)
     if finder is None:
-        raise ColumnError(
-            f"has type {type_}, for which no space is known; pass drop=[…], passthrough=[…] or declare its space"
-        )
+        raise unknown_type(type_)
     nulls = 0
 
     def clean_arrays() -> Iterator[pa.Array]:

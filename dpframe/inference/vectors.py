@@ -16,14 +16,15 @@ import numpy as np
 import pyarrow as pa
 
 from dpframe.errors import ColumnError
+from dpframe.inference.cells import Grid, fit_cells
+from dpframe.inference.column import Task
+from dpframe.inference.cost import CountNoise, Histogram
+from dpframe.inference.grids import first_grid
+from dpframe.inference.inferred import Measured
+from dpframe.inference.ranges import estimate_bounds, refine_grid, round_bounds
 from dpframe.noise.gaussian import Ints
 from dpframe.noise.keystream import ColumnStream
 from dpframe.observe.significance import FALSE_ALARM
-from dpframe.plan.infer.column import Task
-from dpframe.plan.infer.cost import CountNoise, Histogram
-from dpframe.plan.infer.numbers import first_grid, friendly
-from dpframe.plan.infer.ranges import Grid, bounds, fit_cells, refined
-from dpframe.plan.inferred import Measured
 from dpframe.spaces import Space, Vector
 from dpframe.spaces.arrays import float_norms, float_rows, list_lengths
 from dpframe.spaces.ball import LONGEST
@@ -60,12 +61,6 @@ def _count_norms(grid: Grid, length: int, nullable: bool, values: Any) -> Ints:
     return counts
 
 
-def _make_norm_grid() -> Grid:
-    """Return the cells of floats that are not negative."""
-    float_grid = first_grid(pa.float64())
-    return Grid(tuple(edge for edge in float_grid.edges if edge > 0), 0.0, float_grid.most)
-
-
 class Lists(Task):
     """A column of lists of floats."""
 
@@ -80,7 +75,10 @@ class Lists(Task):
                 column=field.name,
             )
         self._has_length_round = self.length is None
-        self.grid = _make_norm_grid()
+        float_grid = first_grid(pa.float64())
+        # Norms are not negative.
+        self._first_grid = Grid(tuple(edge for edge in float_grid.edges if edge > 0), 0.0, float_grid.most)
+        self.grid = self._first_grid
 
     @property
     def histograms(self) -> tuple[Histogram, ...]:
@@ -96,9 +94,9 @@ class Lists(Task):
         """Return a counter of lengths, then of norms."""
         if self.length is None:
             return Cells(_count_lengths, LONGEST + 2)
-        grid = (
-            refined(fit_cells(self.rounds, self.grid.limits), self.n, _NORM_PARTS) if self.rounds else _make_norm_grid()
-        )
+        grid = self._first_grid
+        if self.rounds:
+            grid = refine_grid(fit_cells(self.rounds, self.grid.limits), self.n, _NORM_PARTS)
         self.grid = grid.opened()
         return Cells(partial(_count_norms, self.grid, self.length, self.field.nullable), len(self.grid.edges) + 2)
 
@@ -120,6 +118,6 @@ class Lists(Task):
 
     def inner(self) -> Space:
         """Return the space of vectors with the found length and bound; the default is 1."""
-        norm_bounds = bounds(fit_cells(self.rounds, self.grid.limits), self.n) if self.rounds else None
-        bound = 1.0 if norm_bounds is None else float(friendly(0.0, norm_bounds[1])[1])
+        norm_bounds = estimate_bounds(fit_cells(self.rounds, self.grid.limits), self.n) if self.rounds else None
+        bound = 1.0 if norm_bounds is None else float(round_bounds(0.0, norm_bounds[1])[1])
         return Vector(self.length or 1, min(max(bound, _MIN_BOUND), _MAX_BOUND))

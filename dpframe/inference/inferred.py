@@ -1,26 +1,4 @@
-"""Private inference as a plan stores it: its spend, and its noisy counts.
-
-All histograms are counts of rows, and neighbours differ in one row. If every row of a column counts under at most
-s cells (1, or the cap on a set's items), at most 2s counts change, by 1 each: ℓ1 sensitivity 2s, ℓ2
-sensitivity √(2s). A person with k rows makes both k times as large.
-
-With δ > 0 the noise is discrete Gaussian, and its step the exact one of the lattice (`discrete_gaussian`), which adds
-up over columns and adaptive rounds. With δ = 0 the noise is geometric and ε = Σ Δᵢ·rateᵢ.
-
-*Unknown domains.* Of text and items only observed values have counts, and only those whose noisy count reaches a
-threshold τ are released. Let U be the values that both neighbours have, and M_U the mechanism that looks only
-at U. Noise is independent, so M is M_U unless a value outside U reaches τ. These belong to the rows that changed: at
-most k·s of them in a column, with counts of at most k, so that this happens with a chance of at most
-β = Σ k·s·P(k + Z ≥ τ), independently of M_U. With probability 1 − β, then, M is M_U and M' is M_U', and
-P(M ∈ A) − e^ε·P(M' ∈ A) ≤ β + (1 − β)·(P(M_U ∈ A) − e^ε·P(M_U' ∈ A)): β is a slack.
-
-*Tables.* The sampler is within a total variation distance of the ideal law. Unchanged counts have equal laws for both
-neighbours. Replacing the law of the other counts by the ideal one has a cost, which is part of the step.
-
-*Ways.* The histograms of a column of objects depend on the kinds that were found in it: one of several ways, each a
-list of histograms. All ways have their noise and thresholds from the start. Each column costs its most expensive way:
-earlier counts decide the branch (adaptive composition, and no branch costs more).
-"""
+"""Private inference as a plan stores it: its spend, and its noisy counts."""
 
 from __future__ import annotations
 
@@ -28,200 +6,25 @@ import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
-from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from dpframe.accounting.budget import Budget, round_up
-from dpframe.accounting.discrete_gaussian import LEAST_SIGMA2, IntegerNoise, gaussian_tail, noise_step
-from dpframe.accounting.gaussian_dp import Step, composed_steps, step_delta, step_epsilon
+from dpframe.accounting.budget import Budget
+from dpframe.accounting.gaussian_dp import Step, step_epsilon
 from dpframe.accounting.unit import Unit
 from dpframe.errors import ParameterError, PlanError
-from dpframe.noise.gaussian import gaussian_table
-from dpframe.observe.observation import Observation, Runs, update
-from dpframe.spaces.arrays import FloatArray
+from dpframe.inference.histogram_specs import (
+    HISTOGRAM_KINDS,
+    MAX_VARIANCE,
+    MIN_VARIANCE,
+    HistogramSpecs,
+    specs_from_json,
+    specs_to_json,
+)
+from dpframe.observe.observation import Observation, Runs
 from dpframe.spaces.json_form import check_names, from_object, to_object
-
-KINDS = ("intervals", "steps", "values", "ranks", "items", "nulls", "kinds", "lengths", "norms")
-"""Kinds of a histogram's cells; see `Measured`."""
-UNKNOWN = ("values", "ranks", "items")
-"""Kinds of counts whose cells are known only from the rows."""
-
-TAILS = 1e-3
-"""Part of the slack that covers the tails of tables, and their distances from the ideal law (tolerance)."""
-
-ALONE = 0.1
-"""Share of δ that is slack, of an inference without a release (tuned; effect not measured)."""
-
-STATED_SHARE = 0.5
-"""Share of δ at which a step is stated as an (ε, δ) of its own (tuned; effect not measured)."""
-
-_MIN_VARIANCE, _MAX_VARIANCE = 1e-9, 1e30
-"""Variances between which no weight of a count overflows; inference is far within (limit of the format)."""
-_MAX_CELLS = 1 << 32
-"""Cells of a histogram at most (limit of the format)."""
-
-Way = tuple[str, str]
-"""A column, and one of its ways."""
-
-
-@dataclass(frozen=True)
-class Asked:
-    """One histogram that inference may ask of a column: the kind of its cells, and its noise.
-
-    ``cells``: most cells that one row counts under. ``variance``: of the noise on every count. ``threshold``: least
-    noisy count of a released value or item; 0 if all cells are public. ``way``: the kind of values that the column must
-    show before this histogram is measured; None if inference always measures it.
-    """
-
-    kind: str
-    cells: int
-    variance: float
-    threshold: int = 0
-    way: str | None = None
-
-    def __post_init__(self) -> None:
-        are_whole = all(type(value) is int for value in (self.cells, self.threshold))
-        is_number = isinstance(self.variance, int | float) and not isinstance(self.variance, bool)
-        if self.kind not in KINDS or not isinstance(self.way, str | None) or not are_whole:
-            raise PlanError("a histogram that was asked for must have a kind, whole cells and a whole threshold")
-        if not (is_number and LEAST_SIGMA2 <= self.variance <= _MAX_VARIANCE and 1 <= self.cells <= _MAX_CELLS):
-            raise PlanError("a histogram that was asked for must have 1 cell a row or more, and a variance from 0.25")
-        if (self.threshold > 0) != (self.kind in UNKNOWN) or not 0 <= self.threshold < 1 << 63:
-            raise PlanError("what was asked for must have a threshold where it is of values or items, and nowhere else")
-        object.__setattr__(self, "variance", float(self.variance))
-
-    def changes(self, contributions: int) -> int:
-        """Return the largest number of counts that one person can change; each then changes by 1."""
-        return 2 * self.cells * contributions
-
-
-AskedOf = tuple[tuple[str, tuple[Asked, ...]], ...]
-"""Histograms by column, in the order of measurement; the histograms of one way are consecutive."""
-
-
-def flat(asked: AskedOf) -> list[tuple[Way | None, Asked]]:
-    """Return all histograms, each with its way, or None."""
-    return [(None if spec.way is None else (name, spec.way), spec) for name, specs in asked for spec in specs]
-
-
-def dearest(costs: Iterable[tuple[Way | None, Fraction | float | int]]) -> Fraction:
-    """Return the total cost of histograms, counting only each column's most expensive way."""
-    total, sums = Fraction(0), dict[Way, Fraction]()
-    for way, cost in costs:
-        if way is None:
-            total += Fraction(cost)
-        else:
-            sums[way] = sums.get(way, Fraction(0)) + Fraction(cost)
-    # Each column follows one of its ways: its costs do not add up.
-    columns = {column for column, _ in sums}
-    return total + sum(max(cost for way, cost in sums.items() if way[0] == column) for column in columns)
-
-
-def noise_cost(histograms: Sequence[tuple[Way | None, int, float]], contributions: int, slack: float) -> Step:
-    """Return the exact step of all noises, counting only each column's most expensive way.
-
-    ``histograms``: way, largest number of cells per row, and σ² of each.
-    """
-    ways: dict[Way | None, list[IntegerNoise]] = {}
-    for way, cells, sigma2 in histograms:
-        distance = round_up(gaussian_table(sigma2).distance)
-        ways.setdefault(way, []).append(IntegerNoise(sigma2, 2 * cells, 1, distance))
-    way_slack = slack / max(len(ways), 1)
-    steps = {way: noise_step(noises, contributions, way_slack) for way, noises in ways.items()}
-    dearest_steps: dict[str, Step] = {}
-    for way, step in steps.items():
-        if way is not None and step.mu >= dearest_steps.get(way[0], step).mu:
-            dearest_steps[way[0]] = step
-    return composed_steps([*(step for way, step in steps.items() if way is None), *dearest_steps.values()])
-
-
-def asked_step(asked: AskedOf, contributions: int, delta: float) -> Step:
-    """Return the step of all histograms with a slack; `TAILS` of the slack covers the tails of the noise."""
-    histograms, k = flat(asked), contributions
-    noises = noise_cost([(way, h.cells, h.variance) for way, h in histograms], k, delta * TAILS * (1 - 1e-6))
-    escapes = ((way, k * h.cells * _escape_probability(h, k) if h.threshold else 0.0) for way, h in histograms)
-    escape = round_up(dearest(escapes))
-    if not escape < 1:
-        raise ParameterError("the thresholds let every rare value show")
-    return composed_steps([noises, Step(0.0, escape)])
-
-
-def _escape_probability(spec: Asked, contributions: int) -> float:
-    """Return a bound on the probability that noise lifts a count of one person to the threshold."""
-    return gaussian_tail(spec.variance, spec.threshold - contributions) + round_up(
-        gaussian_table(spec.variance).distance
-    )
-
-
-def asked_epsilon(asked: AskedOf, contributions: int) -> float:
-    """Return the ε of all histograms with geometric noise; infinite if a domain is unknown."""
-    histograms = flat(asked)
-    # A rare value above its threshold would reveal a row: δ = 0 forbids this.
-    if any(h.threshold for _, h in histograms):
-        return math.inf
-    # 2α/(1 − α)² = 1/(cosh(rate) − 1), and cosh(r) − 1 = 2·sinh²(r/2).
-    losses = ((w, h.changes(contributions) * 2 * math.asinh(math.sqrt(0.5 / h.variance))) for w, h in histograms)
-    return round_up(dearest(losses))
-
-
-def asked_json(asked: AskedOf) -> list[dict[str, Any]]:
-    """Return the histograms as JSON objects; columns with equal histograms share one object."""
-    columns_by_specs: dict[tuple[Asked, ...], list[str]] = {}
-    for name, specs in asked:
-        # Most columns of a type have equal histograms: a plan lists them once.
-        columns_by_specs.setdefault(specs, []).append(name)
-    return [
-        {"columns": names, "histograms": [to_object(spec, sparse=["threshold", "way"]) for spec in specs]}
-        for specs, names in columns_by_specs.items()
-    ]
-
-
-def asked_from_json(data: Any) -> AskedOf:
-    """Read histograms by column from JSON objects; `PlanError` for anything else."""
-    if not isinstance(data, list):
-        raise PlanError("what inference asked must be a list, by columns")
-    specs_by_column: dict[str, tuple[Asked, ...]] = {}
-    for group in data:
-        check_names(group, "what inference asked", ["columns", "histograms"])
-        names, histograms = group["columns"], group["histograms"]
-        if not isinstance(names, list) or not isinstance(histograms, list):
-            raise PlanError("what inference asked must name columns, and list histograms")
-        specs = tuple(from_object(Asked, item, "a histogram that was asked for") for item in histograms)
-        for name in names:
-            if not isinstance(name, str) or name in specs_by_column:
-                raise PlanError("what inference asked must name every column once")
-            specs_by_column[name] = specs
-    return tuple(specs_by_column.items())
-
-
-_UNDERCUT_MESSAGE = "inference claims {} but its counts have less noise than that asks for"
-
-
-def undercut(asked: AskedOf, contributions: int, budget: Budget, stated: Step | None) -> list[str]:
-    """Return messages about costs above the stated step, or above the budget if there is no step."""
-    # Plans with δ = 0 have no step: geometric noise has an ε.
-    if stated is None and budget.delta == 0:
-        epsilon = asked_epsilon(asked, contributions)
-        return [] if epsilon <= budget.epsilon else [_UNDERCUT_MESSAGE.format(budget.stated())]
-    slack = budget.delta * ALONE if stated is None else stated.delta
-    try:
-        step = asked_step(asked, contributions, slack) if asked else Step(0.0)
-    except ParameterError as error:
-        return [f"inference claims the slack {slack:.3g}, which is too little: {error}"]
-    if stated is None:
-        is_within_budget = step_delta(step, budget.epsilon) <= budget.delta
-        return [] if is_within_budget else [_UNDERCUT_MESSAGE.format(budget.stated())]
-    failures = []
-    if step.mu > stated.mu:
-        failures.append(_UNDERCUT_MESSAGE.format(f"mu={stated.mu:.6g}"))
-    if step.delta > stated.delta:
-        failures.append(f"inference claims the slack {slack:.3g} but its thresholds let rare values show oftener")
-    return failures
-
 
 UNITS = ("D", "s", "ms", "us", "ns")
 """Units of times; dates have days."""
@@ -256,12 +59,12 @@ class Measured:
 
     def __post_init__(self) -> None:
         is_number = isinstance(self.variance, int | float) and not isinstance(self.variance, bool)
-        has_valid_variance = is_number and _MIN_VARIANCE <= self.variance <= _MAX_VARIANCE
+        has_valid_variance = is_number and MIN_VARIANCE <= self.variance <= MAX_VARIANCE
         has_whole_counts = isinstance(self.counts, tuple) and all(map(_is_count, self.counts))
         has_valid_missing = self.missing is None or _is_count(self.missing)
-        if self.kind not in KINDS or self.unit not in (None, *UNITS):
+        if self.kind not in HISTOGRAM_KINDS or self.unit not in (None, *UNITS):
             raise PlanError(
-                f"the kind of measured counts must be one of {', '.join(KINDS)}, "
+                f"the kind of measured counts must be one of {', '.join(HISTOGRAM_KINDS)}, "
                 f"and the unit of measured times one of {', '.join(UNITS)}"
             )
         has_edges = self.kind in INTERVALS
@@ -316,20 +119,6 @@ def _is_cell(cell: Any, is_number: bool) -> bool:
     return isinstance(cell, str | int | float)
 
 
-@lru_cache(maxsize=8)
-def fit_intervals(measured: tuple[Measured, ...]) -> tuple[FloatArray, FloatArray]:
-    """Return the rows of the finest intervals by least squares over all counts, and their covariance.
-
-    ``measured``: counts of intervals, or of norms; each histogram divides the intervals of its predecessor.
-    """
-    finest = measured[-1]
-    rows, covariance = np.array(finest.counts, dtype=np.float64), np.diag(np.full(len(finest.counts), finest.variance))
-    # Cells of earlier rounds are unions of the finest cells.
-    for coarser in reversed(measured[:-1]):
-        rows, covariance = update(rows, covariance, coarser.to_observation(finest.cells))
-    return rows, covariance
-
-
 @dataclass(frozen=True)
 class Inferred:
     """The cost of a private inference of spaces, and its results in addition to the spaces.
@@ -358,7 +147,7 @@ class Inferred:
     id: str | None = None
     unit: Unit | None = None
     earlier: tuple[Inferred, ...] = ()
-    asked: AskedOf | None = None
+    asked: HistogramSpecs | None = None
     rows: int | None = None
 
     def __post_init__(self) -> None:
@@ -429,7 +218,7 @@ class Inferred:
             **({} if self.step is None else {"mu": self.step.mu, "slack": self.step.delta}),
             **({} if self.id is None else {"id": self.id}),
             **({} if self.unit is None else {"unit": str(self.unit)}),
-            **({} if self.asked is None else {"asked": asked_json(self.asked)}),
+            **({} if self.asked is None else {"asked": specs_to_json(self.asked)}),
             **({} if self.rows is None else {"rows": self.rows}),
             **({"earlier": [one.to_json() for one in self.earlier]} if self.earlier else {}),
         }
@@ -468,6 +257,6 @@ class Inferred:
             data.get("id"),
             unit,
             tuple(map(cls.from_json, earlier)),
-            asked_from_json(data["asked"]) if "asked" in data else None,
+            specs_from_json(data["asked"]) if "asked" in data else None,
             rows,
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dpframe.inference.column import Task
+from dpframe.inference.cost import CountNoise, Histogram
+from dpframe.inference.inferred import Measured
 from dpframe.noise.keystream import ColumnStream
-from dpframe.plan.infer.column import Task
-from dpframe.plan.infer.cost import CountNoise, Histogram
-from dpframe.plan.inferred import Measured
 from dpframe.spaces import Categorical, Ordinal, Space, Subset
 from dpframe.spaces.field import Field
 from dpframe.spaces.sets import MOST_ITEMS
@@ -23,6 +24,9 @@ from dpframe.totals.counts import OfColumn, Values
 
 TEXT_SHARE = 0.5
 """Share of the budget of a column of text, relative to 1 of a numeric one (tuned; effect not measured)."""
+
+MOST_COUNTED_ITEMS = 8
+"""Items counted per row if the space sets no limit (tuned; effect not measured)."""
 
 _OTHER_WORD, _EMPTY_TEXT = "other", ""
 
@@ -85,13 +89,14 @@ class Texts(Task):
         # Only values above the threshold leave: rarer values could identify a row.
         frequent_places = np.flatnonzero(noisy >= threshold)
         pairs = zip(values.take(pa.array(frequent_places)).to_pylist(), noisy[frequent_places].tolist(), strict=True)
-        decoded = [(text_of(value), count) for value, count in pairs]
-        self._release([(text, count) for text, count in decoded if text is not None], noise.variance, missing)
+        counts_by_text = {text: count for value, count in pairs if (text := text_of(value)) is not None}
+        counts_by_cell = self._to_cells(counts_by_text)
+        cells, cell_counts = tuple(counts_by_cell), tuple(counts_by_cell.values())
+        self.measured.append(Measured(self.field.name, self.kind, cells, cell_counts, noise.variance, missing))
 
-    def _release(self, released: list[tuple[str, int]], variance: float, missing: int | None) -> None:
-        """Append the released values and their noisy counts to the measured histograms."""
-        values, counts = tuple(v for v, _ in released), tuple(c for _, c in released)
-        self.measured.append(Measured(self.field.name, self.kind, values, counts, variance, missing))
+    def _to_cells(self, counts_by_text: Mapping[str, int]) -> Mapping[Any, int]:
+        """Return the counts of released values by the values themselves."""
+        return counts_by_text
 
     @property
     def others_are_null(self) -> bool:
@@ -178,6 +183,7 @@ class Items(Texts):
 
     kind = "items"
     others_are_null = False
+    has_numbers = False
 
     def __init__(self, field: Field, cap: int, key: bytes) -> None:
         super().__init__(field)
@@ -190,7 +196,7 @@ class Items(Texts):
 
     def counter(self) -> OfColumn:
         """Return a counter of items."""
-        return Values(CutRows(self.cap, self.key))
+        return Values(CutRows(self.cap, self.key, self.has_numbers))
 
     def inner(self) -> Space:
         """Return the found items as a set space; all others are in the item ``other``."""
@@ -210,14 +216,11 @@ class Items(Texts):
 class NumberedItems(Items):
     """A column of sets of whole numbers; items that were not found are left out."""
 
-    def counter(self) -> OfColumn:
-        """Return a counter of items, by their digits."""
-        return Values(CutRows(self.cap, self.key, digits=True))
+    has_numbers = True
 
-    def _release(self, released: list[tuple[str, int]], variance: float, missing: int | None) -> None:
-        """Append the released items, as whole numbers, and their noisy counts."""
-        values, counts = tuple(int(v) for v, _ in released), tuple(c for _, c in released)
-        self.measured.append(Measured(self.field.name, self.kind, values, counts, variance, missing))
+    def _to_cells(self, counts_by_text: Mapping[str, int]) -> Mapping[Any, int]:
+        """Return the counts of released items by the items as whole numbers."""
+        return {int(text): count for text, count in counts_by_text.items()}
 
     def inner(self) -> Space:
         """Return the found items as a set space."""
@@ -234,12 +237,9 @@ class Ranks(Texts):
     kind = "ranks"
     others_are_null = False
 
-    def _release(self, released: list[tuple[str, int]], variance: float, missing: int | None) -> None:
-        """Append the released values in the declared order, without values that are not declared."""
-        # Only declared values have a rank.
-        places = {value: place for place, value in enumerate(self.field.order)}
-        declared_pairs = [pair for pair in released if pair[0] in places]
-        super()._release(sorted(declared_pairs, key=lambda pair: places[pair[0]]), variance, missing)
+    def _to_cells(self, counts_by_text: Mapping[str, int]) -> Mapping[Any, int]:
+        """Return the counts of declared values in their order; other values have no rank."""
+        return {value: counts_by_text[value] for value in self.field.order if value in counts_by_text}
 
     def inner(self) -> Space:
         """Return the found values in the declared order; a single value has no order."""

@@ -8,9 +8,9 @@ from dpframe.observe.significance import DETECTION_SE
 from dpframe.spaces.object_reading import LEADING_ZEROS
 
 SETS = ("set of text", "set of whole numbers")
-"""Ways of sets."""
+"""Branches of sets."""
 
-_KINDS_BY_WAY: dict[str, tuple[str, ...]] = {
+_KINDS_BY_BRANCH: dict[str, tuple[str, ...]] = {
     "text": ("text", "bytes"),
     "boolean": ("boolean",),
     "number": ("whole number", "number"),
@@ -20,15 +20,15 @@ _KINDS_BY_WAY: dict[str, tuple[str, ...]] = {
     "set of whole numbers": ("set of whole numbers",),
     "list of numbers": ("list of numbers",),
 }
-"""Kinds of values that each way reads."""
+"""Kinds of values that each branch reads."""
 
 _NARROWER_KINDS = {"number": "whole number", "timestamp": "date"}
-"""Narrower way of a column if no significant count needs the wider way."""
+"""Narrower branch of a column if no significant count needs the wider branch."""
 
 
 def _sum_candidates(counts: Mapping[str, int]) -> dict[str, int]:
-    """Return the count of every way: the sum over the kinds that it reads."""
-    return {name: sum(counts[kind] for kind in kinds) for name, kinds in _KINDS_BY_WAY.items()}
+    """Return the count of every branch: the sum over the kinds that it reads."""
+    return {name: sum(counts[kind] for kind in kinds) for name, kinds in _KINDS_BY_BRANCH.items()}
 
 
 def _is_significant(count: float, error: float) -> bool:
@@ -36,22 +36,19 @@ def _is_significant(count: float, error: float) -> bool:
     return count > DETECTION_SE * error * 2**0.5
 
 
-def way_of(counts: Mapping[str, int], error: float, ways: Container[str]) -> str:
-    """Return the way of the most frequent kind in noisy counts; text if no kind is significant."""
+def choose_branch(counts: Mapping[str, int], error: float, branches: Container[str]) -> str:
+    """Return the branch of the most frequent kind in noisy counts; text if no kind is significant."""
     sums = _sum_candidates(counts)
-    set_way = max(SETS, key=lambda name: sums[name])
+    set_branch = max(SETS, key=lambda name: sums[name])
     # An empty set has no items that show their kind.
-    sums[set_way] += counts["empty set"]
-    largest_way = max(sums, key=lambda name: sums[name])
+    sums[set_branch] += counts["empty set"]
+    largest_branch = max(sums, key=lambda name: sums[name])
     # Leading zeros are lost in a number, so that codes stay text.
     has_codes = counts.get(LEADING_ZEROS, 0) > DETECTION_SE * error
-    if not _is_significant(sums[largest_way], error) or largest_way not in ways or has_codes:
+    if not _is_significant(sums[largest_branch], error) or largest_branch not in branches or has_codes:
         return "text"
-    return (
-        largest_way
-        if largest_way not in _NARROWER_KINDS or counts[largest_way] > DETECTION_SE * error
-        else _NARROWER_KINDS[largest_way]
-    )
+    needs_wider_branch = counts.get(largest_branch, 0) > DETECTION_SE * error
+    return largest_branch if needs_wider_branch else _NARROWER_KINDS.get(largest_branch, largest_branch)
 
 
 _LOSSLESS_KINDS = {
@@ -59,23 +56,23 @@ _LOSSLESS_KINDS = {
     "set of whole numbers": ("empty set",),
     "list of numbers": ("set of whole numbers", "empty set"),
 }
-"""Further kinds that a way reads without loss; an empty list is no vector, and counts as null."""
+"""Further kinds that a branch reads without loss; an empty list is no vector, and counts as null."""
 
 
 def unread_kind(
-    counts: Mapping[str, int], variance: float, nulls: tuple[float, float] | None, ways: Collection[str]
+    counts: Mapping[str, int], variance: float, nulls: tuple[float, float] | None, branches: Collection[str]
 ) -> str | None:
-    """Return a significant kind of values that the chosen way reads as null, or None.
+    """Return a significant kind of values that the chosen branch reads as null, or None.
 
     ``nulls``: the number of values that were read as null, and its variance. The values of unread kinds are among them.
     The level is the level for the column's own kind.
     """
-    way = way_of(counts, variance**0.5, ways)
-    wider_way = next((candidate for candidate, narrow_way in _NARROWER_KINDS.items() if narrow_way == way), way)
-    holds_all = way == "text" and set(ways) <= set(WRITTEN)
-    if holds_all or not _is_significant(_sum_candidates(counts)[wider_way], variance**0.5):
+    branch = choose_branch(counts, variance**0.5, branches)
+    wider_branch = next((wider for wider, narrower in _NARROWER_KINDS.items() if narrower == branch), branch)
+    holds_all = branch == "text" and set(branches) <= set(_WRITTEN_BRANCHES)
+    if holds_all or not _is_significant(_sum_candidates(counts)[wider_branch], variance**0.5):
         return None
-    read_kinds = {"null", *_KINDS_BY_WAY[wider_way], *_LOSSLESS_KINDS.get(way, ())}
+    read_kinds = {"null", *_KINDS_BY_BRANCH[wider_branch], *_LOSSLESS_KINDS.get(branch, ())}
     unread_counts = {kind: count for kind, count in counts.items() if kind not in read_kinds}
     kind = max(unread_counts, key=lambda name: unread_counts[name])
     evidence = [(float(unread_counts[kind]), variance)]
@@ -91,7 +88,7 @@ _NUMBERS = ("intervals",) * 3
 _NORMS = ("norms",) * 2
 """Histograms of the norms of vectors: a round each (limit of the format)."""
 
-SHAPES: dict[str, tuple[tuple[str, ...], ...]] = {
+_BRANCH_HISTOGRAMS: dict[str, tuple[tuple[str, ...], ...]] = {
     "text": (("values",),),
     "boolean": (("nulls",), ()),
     "whole number": (_NUMBERS,),
@@ -103,12 +100,12 @@ SHAPES: dict[str, tuple[tuple[str, ...], ...]] = {
     "set of text": (("items",),),
     "set of whole numbers": (("items",),),
 }
-"""The kinds of histograms that every way asks for, in their order."""
+"""The kinds of histograms that every branch asks for, in their order."""
 
-WRITTEN = ("text", "boolean", "whole number", "number", "date", "timestamp")
-"""Ways of every column of kinds: the types that text may write."""
+_WRITTEN_BRANCHES = ("text", "boolean", "whole number", "number", "date", "timestamp")
+"""Branches of every column of kinds: the types that text may write."""
 
-ALONE = (
+_COLUMN_HISTOGRAMS = (
     ("values",),
     ("ranks",),
     ("items",),
@@ -123,13 +120,16 @@ of the format)."""
 
 
 def is_asked(histograms: Sequence[tuple[str | None, str]]) -> bool:
-    """Return whether some column asks for these histograms, each a way (or None) and a kind."""
-    common_kinds = tuple(kind for way, kind in histograms if way is None)
+    """Return whether some column asks for these histograms, each a branch (or None) and a kind."""
+    common_kinds = tuple(kind for branch, kind in histograms if branch is None)
     if common_kinds != ("kinds",):
-        return common_kinds in ALONE and len(common_kinds) == len(histograms)
-    ways: dict[str, tuple[str, ...]] = {}
-    for way, kind in histograms:
-        if way is not None:
-            ways[way] = (*ways.get(way, ()), kind)
-    missing = set(WRITTEN) - ways.keys() - {way for way, shapes in SHAPES.items() if () in shapes}
-    return not missing and all(kinds in SHAPES.get(way, ()) for way, kinds in ways.items())
+        return common_kinds in _COLUMN_HISTOGRAMS and len(common_kinds) == len(histograms)
+    branches: dict[str, tuple[str, ...]] = {}
+    for branch, kind in histograms:
+        if branch is not None:
+            branches[branch] = (*branches.get(branch, ()), kind)
+    # A column without nulls asks nothing of truth values.
+    needed = {branch for branch in _WRITTEN_BRANCHES if () not in _BRANCH_HISTOGRAMS[branch]}
+    return needed <= branches.keys() and all(
+        kinds in _BRANCH_HISTOGRAMS.get(branch, ()) for branch, kinds in branches.items()
+    )

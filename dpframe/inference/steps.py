@@ -15,8 +15,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dpframe.errors import ColumnError, ParameterError
+from dpframe.inference.inferred import Measured
 from dpframe.noise.gaussian import Ints
-from dpframe.plan.inferred import Measured
 from dpframe.spaces import Real, Space
 
 STEPS = (1000.0, 100.0, 10.0, 1.0, 0.5, 0.1, 0.01, 0.0)
@@ -58,11 +58,11 @@ _OFF_GRID_SHARE, _MAX_OFF_GRID_SE = 0.04, 0.06
 measured)."""
 
 
-def step_of(counts: Sequence[int], variance: float, off_grid: float = _OFF_GRID_SHARE) -> float | None:
+def find_step(counts: Sequence[int], variance: float, off_grid: float = _OFF_GRID_SHARE) -> float | None:
     """Return the widest step that divides nearly all values, as far as the noise shows, or None.
 
     >>> whole = [0, 50, 350, 3600, 0, 0, 0, 0]
-    >>> step_of(whole, 100.0), step_of(whole, 1e6), step_of([*whole[:-1], 500], 100.0)
+    >>> find_step(whole, 100.0), find_step(whole, 1e6), find_step([*whole[:-1], 500], 100.0)
     (1.0, None, None)
     """
     present = sum(counts)
@@ -78,7 +78,7 @@ def step_of(counts: Sequence[int], variance: float, off_grid: float = _OFF_GRID_
 
 def is_on_grid(counts: Sequence[int], variance: float, space: Real) -> bool:
     """Return whether the values with these counts are values of a grid, which may differ from the inferred grid."""
-    step = step_of(counts, variance)
+    step = find_step(counts, variance)
     if step is None:
         return False
     places = step / space.step, space.lower / space.step
@@ -91,7 +91,7 @@ def is_on_steps(measured: Sequence[Measured], space: Space) -> bool:
     return any(m.kind == "steps" and is_on_grid(m.counts, m.variance, grid) for m in measured)
 
 
-def stepped(low: float, high: float, step: float, type_: pa.DataType) -> Real | None:
+def make_step_grid(low: float, high: float, step: float, type_: pa.DataType) -> Real | None:
     """Return the grid of a step's multiples that contains the bounds, or None for too few or too many values."""
     if not max(abs(low), abs(high)) / step < 2.0**52:
         return None

@@ -7,10 +7,12 @@ import pyarrow as pa
 import pytest
 
 from dpframe.accounting.budget import Budget
-from dpframe.plan.findings import are_faint, bounds_of_counts, judge
-from dpframe.plan.infer.numbers import Numbers, first_grid, present_numbers
-from dpframe.plan.inferred import Inferred, Measured
-from dpframe.plan.spikes import others_of
+from dpframe.inference.findings import unidentified_columns
+from dpframe.inference.grids import first_grid, present_numbers
+from dpframe.inference.inferred import Inferred, Measured
+from dpframe.inference.minority import fit_minority
+from dpframe.inference.number_counts import bounds_of_counts, number_counts
+from dpframe.inference.numbers import Numbers
 from dpframe.spaces import Real
 from dpframe.spaces.field import Field
 
@@ -19,7 +21,7 @@ ROWS, NOISE = 2_700, 32.0
 
 def inferred(values, seed, rows=ROWS):
     """Return the space and the noisy counts of a column of which one round has been measured."""
-    task = Numbers(Field("fee", pa.array(values).type, False), rows).in_rounds(2)
+    task = Numbers(Field("fee", pa.array(values).type, False), rows, 2)
     grid = first_grid(task.type).opened()
     present, _ = present_numbers(pa.array(values))
     noise = np.random.default_rng(seed).normal(0, NOISE, len(grid.edges) + 1).round().astype(int)
@@ -40,7 +42,7 @@ def draws(share, times, whole=False):
     for seed in range(times):
         values = fees(seed, share).astype(np.int64) if whole else fees(seed, share)
         space, measured = inferred(values, 1_000 + seed)
-        lost = judge(Inferred(Budget(0.1, 1e-7), ("fee",), measured), {"fee": space}, ROWS)
+        lost = unidentified_columns(Inferred(Budget(0.1, 1e-7), ("fee",), measured), {"fee": space}, ROWS)
         yield values, bounds_of_counts(space.inner_space, None), not lost
 
 
@@ -69,7 +71,7 @@ def test_rows_within_one_error_are_not_placed():
 def test_what_is_placed_but_seen_in_no_cell_is_said():
     """A twentieth of the rows, in fixed draws: no run of cells stands out, and half of the columns have bounds."""
     columns = [inferred(fees(seed, 0.05), 1_000 + seed) for seed in range(6)]
-    placed = [are_faint(measured, space, ROWS) for space, measured in columns]
+    placed = [number_counts(measured, space, ROWS).minority_is_faint for space, measured in columns]
     assert placed == [bounds_of_counts(space.inner_space, None)[1] > 1 for space, _ in columns]
     assert sum(placed) >= 2
 
@@ -81,7 +83,7 @@ def test_either_sign_is_placed(sign):
     counts[[6, 8, 9]] = 1_880, 60, 60
     if sign < 0:
         counts[[8, 9, 4, 3]] = 0, 0, 60, 60
-    found = others_of(ends, counts, np.eye(12) * 100, 2_000.0, 0.0, whole=True)
+    found = fit_minority(ends, counts, np.eye(12) * 100, 2_000.0, 0.0, whole=True)
     low, high = found.bounds
     assert (low, high) in ([(0.0, 7.0), (0.0, 15.0)] if sign > 0 else [(-4.0, 0.0), (-8.0, 0.0), (-16.0, 0.0)])
     assert found.beyond(low, high) < 0.2
@@ -91,11 +93,11 @@ def test_either_sign_is_placed(sign):
 def test_values_below_a_spike_at_1_are_placed_at_0():
     ends = np.array([0, 1, 2, 4, 8, 16], dtype=float)
     counts = np.array([100.0, 1_900, -10, 5, -5])
-    assert others_of(ends, counts, np.eye(5) * 400, 2_000.0, 400.0, whole=True).bounds == (0.0, 1.0)
+    assert fit_minority(ends, counts, np.eye(5) * 400, 2_000.0, 400.0, whole=True).bounds == (0.0, 1.0)
 
 
 def test_cells_that_no_shape_fits_place_nothing():
-    found = others_of(np.array([-2.0, -1.0, 3e9]), np.array([5.0, 90.0]), np.eye(2), 100.0, 0.0, whole=False)
+    found = fit_minority(np.array([-2.0, -1.0, 3e9]), np.array([5.0, 90.0]), np.eye(2), 100.0, 0.0, whole=False)
     assert found.beyond(-2.0, 3e9) >= 0
 
 
@@ -107,5 +109,5 @@ def test_few_rows_that_nothing_shows_leave_a_column_lost(high):
     counts[np.searchsorted(np.array(grid.edges), 0.0)] = ROWS - 40
     measured = Measured("fee", "intervals", grid.edges, tuple(counts.tolist()), NOISE**2)
     inferred = Inferred(Budget(0.1, 1e-7), ("fee",), (measured,))
-    (lost,) = judge(inferred, {"fee": Real(0.0, high)}, ROWS)
+    (lost,) = unidentified_columns(inferred, {"fee": Real(0.0, high)}, ROWS)
     assert lost.column == "fee"

@@ -12,23 +12,23 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass, replace
-from typing import Any
 
 import pyarrow as pa
 
 from dpframe.accounting.budget import Budget
 from dpframe.accounting.gaussian_dp import Step, promise_step
-from dpframe.errors import ColumnError, ParameterError, name_list
+from dpframe.errors import ParameterError, name_list
+from dpframe.inference.categories import MOST_COUNTED_ITEMS, Items, Ranks, Texts, is_text
+from dpframe.inference.column import Presence, Task
+from dpframe.inference.cost import MOST_SHARE, Histogram, Spending, spend
+from dpframe.inference.from_data import check_is_no_identifier, from_type, unknown_type
+from dpframe.inference.grids import is_number, is_time
+from dpframe.inference.histogram_specs import HistogramSpec, HistogramSpecs
+from dpframe.inference.inferred import Measured
+from dpframe.inference.numbers import ROUND_SHARES, Numbers, Times
+from dpframe.inference.objects import Objects
+from dpframe.inference.vectors import Lists
 from dpframe.noise.keystream import Keystream
-from dpframe.plan.infer.categories import Items, Ranks, Texts, is_text
-from dpframe.plan.infer.column import Presence, Task
-from dpframe.plan.infer.cost import MOST_SHARE, Histogram, Spending, spend
-from dpframe.plan.infer.from_data import IDENTIFIER, from_type
-from dpframe.plan.infer.numbers import ROUND_SHARES, Numbers, Times, is_number, is_time
-from dpframe.plan.infer.objects import Objects
-from dpframe.plan.infer.vectors import Lists
-from dpframe.plan.inferred import Asked, AskedOf, Measured
-from dpframe.plan.measuring import MOST_ITEMS
 from dpframe.spaces import Space
 from dpframe.spaces.arrays import is_list_of_floats
 from dpframe.spaces.field import Field
@@ -73,13 +73,11 @@ class Measurement:
     """Rounds of a column of numbers."""
 
     @property
-    def asked(self) -> AskedOf:
+    def asked(self) -> HistogramSpecs:
         """All histograms that inference may measure, by column: a public fact, independent of the values."""
-        specs_by_column: dict[str, list[Asked]] = {}
-        if self.spending is not None:
-            parts = zip(*(getattr(self.spending, part) for part in ("histograms", "noises", "thresholds")), strict=True)
-            for (name, _), (histogram, noise, threshold) in zip(self.histograms, parts, strict=True):
-                specs_by_column.setdefault(name, []).append(histogram.asked(noise, threshold))
+        specs_by_column: dict[str, list[HistogramSpec]] = {}
+        for (name, _), spec in zip(self.histograms, () if self.spending is None else self.spending.specs, strict=True):
+            specs_by_column.setdefault(name, []).append(spec)
         return tuple((name, tuple(specs)) for name, specs in specs_by_column.items())
 
     @classmethod
@@ -89,7 +87,7 @@ class Measurement:
         n: int,
         budget: Budget | Step,
         contributions: int = 1,
-        most_items: int = MOST_ITEMS,
+        most_items: int = MOST_COUNTED_ITEMS,
         request: bytes = b"",
         rounds: int = 3,
     ) -> Measurement:
@@ -98,7 +96,7 @@ class Measurement:
         ``n``: rows of the table, which are public. ``budget``: budget or step, replace-one, per person; noise is
         discrete Gaussian, or geometric if δ = 0. ``most_items``: largest number of items per row of a set column;
         longer rows are truncated by a keyed choice. ``request``: further bytes that the noise is bound to. ``rounds``:
-        see `rounds_of`.
+        see `choose_rounds`.
         """
         public = tuple(_to_public_type(column) for column in columns)
         tasks = [_make_task(column, n, most_items, Keystream(bytes(32)), rounds) for column in public]
@@ -122,12 +120,12 @@ class Measurement:
 
     @property
     def digest(self) -> bytes:
-        """SHA-256 of the whole request; it enters the key of the noise."""
+        """SHA-256 of the whole request: it enters the key of the noise, so that requests have independent noise."""
+        columns = [[column.name, str(column.type), column.nullable] for column in self.columns]
+        facts = [columns, self.n, *astuple(self.budget), self.contributions, self.most_items, self.request.hex()]
         # Requests of three rounds keep the digest of earlier versions.
-        rounds = () if self.rounds == len(ROUND_SHARES) else (self.rounds,)
-        return _request_digest(
-            self.columns, self.n, self.budget, self.contributions, self.most_items, self.request, *rounds
-        )
+        facts += [] if self.rounds == len(ROUND_SHARES) else [self.rounds]
+        return hashlib.sha256(json.dumps(facts).encode()).digest()
 
     def draw(self, read: Read, key: bytes, count: Count | None = None) -> Inference:
         """Return a space for every column, found under differential privacy.
@@ -140,32 +138,27 @@ class Measurement:
         tasks = [_make_task(column, self.n, self.most_items, stream, self.rounds) for column in self.columns]
         if self.spending is None:
             return Inference({task.field.name: task.space() for task in tasks}, (), None, {})
-        places = {histogram: place for place, histogram in enumerate(self.histograms)}
-        noises = self.spending.noises
-        tasks = [
-            task.under([noises[places[task.field.name, i]] for i in range(len(task.histograms))]) for task in tasks
-        ]
-        thresholds = self.spending.thresholds
-        threshold: dict[str, int] = {}
+        noise_terms = zip(self.spending.noises, self.spending.thresholds, strict=True)
+        terms = dict(zip(self.histograms, noise_terms, strict=True))
+        for task in tasks:
+            task.set_noises([terms[task.field.name, i][0] for i in range(len(task.histograms))])
+        thresholds: dict[str, int] = {}
         for i in range(_ROUNDS):
-            pending_tasks = {
-                task.field.name: (task, places[task.field.name, place])
-                for task in tasks
-                if (place := task.asks(i)) is not None
-            }
+            pending = {task.field.name: (task, place) for task in tasks if (place := task.asks(i)) is not None}
+            counters = {name: task.counter() for name, (task, _) in pending.items()}
             # All columns of a round are counted in one pass over the data.
-            if pending_tasks:
-                counters = {name: task.counter() for name, (task, _) in pending_tasks.items()}
+            if counters:
                 (count or counting(read))(counters)
-            for name, (task, place) in pending_tasks.items():
-                noise_stream = stream.column(name, "infer").skip(i * _PLANES)
-                task.measure(counters[name], noises[place], thresholds[place], noise_stream)
-            threshold |= {name: thresholds[place] for name, (_, place) in pending_tasks.items() if thresholds[place]}
+            for name, (task, place) in pending.items():
+                noise, threshold = terms[name, place]
+                task.measure(counters[name], noise, threshold, stream.column(name, "infer").skip(i * _PLANES))
+                if threshold:
+                    thresholds[name] = threshold
         return Inference(
             {task.field.name: task.space() for task in tasks},
             tuple(noisy_histogram for task in tasks for noisy_histogram in task.measured),
             self.budget,
-            {task.field.name: threshold[task.field.name] for task in tasks if task.field.name in threshold},
+            {name: thresholds[name] for name in self.names if name in thresholds},
         )
 
 
@@ -174,7 +167,7 @@ _ROWS_PER_NOISE = 60
 measured)."""
 
 
-def rounds_of(columns: Sequence[Field], n: int, promise: Budget, contributions: int = 1) -> int:
+def choose_rounds(columns: Sequence[Field], n: int, promise: Budget, contributions: int = 1) -> int:
     """Return the number of rounds for columns of numbers, from only types, rows and promise.
 
     Each round takes its part of the budget. With much noise a single round, or two, give better bounds than three, and
@@ -191,7 +184,9 @@ def rounds_of(columns: Sequence[Field], n: int, promise: Budget, contributions: 
     return 1
 
 
-def histograms_of(columns: Sequence[Field], n: int, most_items: int = MOST_ITEMS, rounds: int = 3) -> list[Histogram]:
+def list_histograms(
+    columns: Sequence[Field], n: int, most_items: int = MOST_COUNTED_ITEMS, rounds: int = 3
+) -> list[Histogram]:
     """Return the histograms that inference would ask for, by only the columns' types."""
     tasks = [_make_task(_to_public_type(column), n, most_items, Keystream(bytes(32)), rounds) for column in columns]
     return [histogram for task in tasks for histogram in task.histograms]
@@ -206,13 +201,6 @@ def _to_public_type(column: Field) -> Field:
     return replace(column, type=pa.dictionary(pa.int32(), entries, ordered=type_.ordered))
 
 
-def _request_digest(columns: Sequence[Field], n: int, budget: Budget | Step, *parts: Any) -> bytes:
-    """Return a digest of the request, so that different requests have independent noise."""
-    facts = [[[c.name, str(c.type), c.nullable] for c in columns], n, *astuple(budget)]
-    facts += [part.hex() if isinstance(part, bytes) else part for part in parts]
-    return hashlib.sha256(json.dumps(facts).encode()).digest()
-
-
 def _make_task(column: Field, n: int, most_items: int, stream: Keystream, rounds: int = 3) -> Task:
     """Return the inference task of a column by its type; `ColumnError` for identifiers and other types."""
     # Lone surrogates cannot be written as UTF-8, so that no plan can store them.
@@ -221,26 +209,17 @@ def _make_task(column: Field, n: int, most_items: int, stream: Keystream, rounds
     type_space = from_type(replace(column, nullable=False))
     if type_space is not None:
         return Presence(column, type_space)
-    if IDENTIFIER.search(column.name):
-        raise ColumnError(
-            "looks like an identifier, which no noise makes useful; pass drop=[…], passthrough=[…] or declare "
-            "its space",
-            column=column.name,
-        )
+    check_is_no_identifier(column)
     type_ = column.type
     # The type of an ordered dictionary declares its entries.
     has_objects = column.listed and not column.order
-    factory = _make_objects if has_objects else next((factory for fits, factory in _TASKS if fits(type_)), None)
-    if factory is None:
-        raise ColumnError(
-            f"has type {type_}, for which no space is known; pass drop=[…], passthrough=[…] or declare its space",
-            column=column.name,
-        )
-    task = factory(column, n, most_items, stream)
-    return task.in_rounds(rounds)
+    make_task = _make_objects if has_objects else next((make for fits, make in _TASKS if fits(type_)), None)
+    if make_task is None:
+        raise unknown_type(type_, column.name)
+    return make_task(column, n, rounds, most_items, stream)
 
 
-def _make_objects(column: Field, n: int, most_items: int, stream: Keystream) -> Task:
+def _make_objects(column: Field, n: int, _: int, most_items: int, stream: Keystream) -> Task:
     """Return the task of a column of objects."""
     return Objects(column, n, most_items, _truncation_key(column, stream))
 
@@ -258,11 +237,11 @@ def _is_set(type_: pa.DataType) -> bool:
     return bool(nested and is_text(type_.value_type))
 
 
-_TASKS: list[tuple[Callable[[pa.DataType], bool], Callable[[Field, int, int, Keystream], Task]]] = [
-    (is_number, lambda column, n, *_: Numbers(column, n)),
-    (is_time, lambda column, n, *_: Times(column, n)),
+_TASKS: list[tuple[Callable[[pa.DataType], bool], Callable[[Field, int, int, int, Keystream], Task]]] = [
+    (is_number, lambda column, n, rounds, *_: Numbers(column, n, rounds, counts_steps=True)),
+    (is_time, lambda column, n, rounds, *_: Times(column, n, rounds)),
     (is_text, lambda column, *_: Ranks(column) if column.order else Texts(column)),
-    (_is_set, lambda column, _, most_items, stream: Items(column, most_items, _truncation_key(column, stream))),
+    (_is_set, lambda column, _, __, most_items, stream: Items(column, most_items, _truncation_key(column, stream))),
     (is_list_of_floats, lambda column, n, *_: Lists(column, n)),
     (pa.types.is_null, _make_objects),
 ]

@@ -12,10 +12,10 @@ import pytest
 
 import dpframe as dpf
 from dpframe.errors import PlanError
+from dpframe.inference.kinds import is_asked
+from dpframe.inference.private import Measurement
 from dpframe.plan import Plan
 from dpframe.plan.certificate import certify
-from dpframe.plan.infer.private import Measurement
-from dpframe.plan.kinds import is_asked
 from dpframe.spaces.field import Field
 from dpframe.tables.info import ReleaseInfo
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from operator import attrgetter
 
+from dpframe.inference.cost import CountNoise, Histogram
+from dpframe.inference.inferred import INTERVALS, Measured, null_count
 from dpframe.noise.gaussian import Ints
 from dpframe.noise.keystream import ColumnStream
 from dpframe.observe.significance import DETECTION_SE
-from dpframe.plan.infer.cost import CountNoise, Histogram
-from dpframe.plan.inferred import INTERVALS, Measured, null_count
 from dpframe.spaces import Nullable, Space
 from dpframe.spaces.field import Field
 from dpframe.totals.counts import Cells, OfColumn
@@ -22,6 +22,7 @@ class Task(ABC):
     def __init__(self, field: Field) -> None:
         self.field = field
         self.measured: list[Measured] = []
+        self.noises: Sequence[CountNoise] = ()
 
     @property
     @abstractmethod
@@ -33,13 +34,9 @@ class Task(ABC):
         """The measured counts of intervals, or of norms."""
         return tuple(histogram for histogram in self.measured if histogram.kind in INTERVALS)
 
-    def in_rounds(self, rounds: int) -> Task:
-        """Return the task with at most this many rounds of intervals."""
-        return self
-
-    def under(self, noises: Sequence[CountNoise]) -> Task:
-        """Return the task with cells wide enough for the noise of its histograms."""
-        return self
+    def set_noises(self, noises: Sequence[CountNoise]) -> None:
+        """Take the noise of all histograms, which the width of cells may depend on."""
+        self.noises = noises
 
     def asks(self, i: int) -> int | None:
         """Return the number of the histogram for round ``i``, or None if the column is done."""
@@ -83,11 +80,6 @@ class Task(ABC):
         return noisy[1:], int(noisy[0])
 
 
-def _count_nulls(values: Any) -> int:
-    """Return the number of nulls of an Arrow array."""
-    return int(values.null_count)
-
-
 class Presence(Task):
     """A column whose type determines its space: inference finds only whether it has nulls."""
 
@@ -104,7 +96,7 @@ class Presence(Task):
 
     def counter(self) -> OfColumn:
         """Return a counter of nulls."""
-        return Cells(_count_nulls, 1)
+        return Cells(attrgetter("null_count"), 1)
 
     def measure(self, counter: OfColumn, noise: CountNoise, threshold: int, stream: ColumnStream) -> None:
         """Measure the number of nulls."""

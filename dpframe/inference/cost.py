@@ -1,6 +1,6 @@
 """Budget of private inference (a share of M², or of ε with δ = 0), its cost, and the noise for it.
 
-`dpframe.plan.inferred` derives the cost of a histogram.
+`histogram_specs` derives the cost of a histogram.
 """
 
 from __future__ import annotations
@@ -18,10 +18,19 @@ from dpframe.accounting.budget import Budget, fewer_digits_down
 from dpframe.accounting.discrete_gaussian import IntegerNoise, gaussian_tail
 from dpframe.accounting.gaussian_dp import Step, composed_steps, largest_step, promise_step, share_of_step, step_epsilon
 from dpframe.errors import ParameterError
+from dpframe.inference.histogram_specs import (
+    STANDALONE_SLACK_SHARE,
+    STATED_SHARE,
+    TAILS,
+    UNKNOWN_DOMAINS,
+    Branch,
+    HistogramSpec,
+    noise_cost,
+    worst_branch_cost,
+)
 from dpframe.noise.gaussian import GaussianTable, Ints, gaussian_table
-from dpframe.noise.geometric_counts import GeometricNoise, geometric_noise
+from dpframe.noise.geometric_counts import geometric_noise
 from dpframe.noise.keystream import ColumnStream
-from dpframe.plan.inferred import ALONE, STATED_SHARE, TAILS, UNKNOWN, Asked, Way, dearest, noise_cost
 from dpframe.totals.counts import noisy
 from dpframe.totals.least_noise import CLEAREST, COARSEST, FAINTEST, least_noise
 
@@ -35,28 +44,20 @@ LEAST_SHARE, MOST_SHARE = 0.05, 0.5
 class Histogram:
     """One noisy histogram: the kind of its cells, the largest number of cells per row, its share of the budget.
 
-    ``way`` names a column and one of its ways, if the histogram belongs to a way; inference follows one way only.
+    ``branch``: the branch that the histogram belongs to, if inference measures it for one kind of values only.
     ``sized`` says whether this histogram counts when the default budget of inference is chosen.
     """
 
     kind: str
     cells: int
     share: float
-    way: Way | None = None
+    branch: Branch | None = None
     sized: bool = True
 
     @property
     def unknown(self) -> bool:
         """Whether the cells are known only from the rows."""
-        return self.kind in UNKNOWN
-
-    def changes(self, contributions: int) -> int:
-        """Return the largest number of counts that one person can change; each then changes by 1."""
-        return 2 * self.cells * contributions
-
-    def asked(self, noise: CountNoise, threshold: int) -> Asked:
-        """Return the histogram as a plan stores it, with its noise."""
-        return Asked(self.kind, self.cells, noise.variance, threshold, None if self.way is None else self.way[1])
+        return self.kind in UNKNOWN_DOMAINS
 
 
 class CountNoise(Protocol):
@@ -97,20 +98,18 @@ class Spending:
     ``step`` is the total cost, None with δ = 0.
     """
 
-    contributions: int
     histograms: tuple[Histogram, ...]
     noises: tuple[CountNoise, ...]
     thresholds: tuple[int, ...]
     step: Step | None
 
     @property
-    def pure(self) -> float:
-        """The ε that is spent with δ = 0, from the noise as it is drawn."""
-        losses: list[tuple[Way | None, Fraction]] = []
-        for h, noise in zip(self.histograms, self.noises, strict=True):
-            assert isinstance(noise, GeometricNoise)
-            losses.append((h.way, h.changes(self.contributions) * Fraction(noise.loss)))
-        return float(dearest(losses)) * (1 + 1e-15)
+    def specs(self) -> tuple[HistogramSpec, ...]:
+        """The histograms as a plan stores them, with their noise."""
+        return tuple(
+            HistogramSpec(h.kind, h.cells, noise.variance, threshold, None if h.branch is None else h.branch[1])
+            for h, noise, threshold in zip(self.histograms, self.noises, self.thresholds, strict=True)
+        )
 
 
 def spend(allowed: Budget | Step, histograms: Sequence[Histogram], n: int, contributions: int = 1) -> Spending:
@@ -118,19 +117,21 @@ def spend(allowed: Budget | Step, histograms: Sequence[Histogram], n: int, contr
 
     A budget with δ > 0 becomes the largest step within it.
     """
-    histogram_tuple, shares = tuple(histograms), dearest((h.way, h.share) for h in histograms)
+    histogram_tuple, shares = tuple(histograms), worst_branch_cost((h.branch, h.share) for h in histograms)
     relative_shares = tuple(float(Fraction(h.share) / shares) for h in histogram_tuple)
     if isinstance(allowed, Step) or allowed.delta > 0:
-        step = allowed if isinstance(allowed, Step) else largest_step(allowed, ALONE)
+        step = allowed if isinstance(allowed, Step) else largest_step(allowed, STANDALONE_SLACK_SHARE)
         return _calibrate_gaussian(step, histogram_tuple, relative_shares, contributions)
     # Without δ no threshold is high enough for a rare value.
     if any(h.unknown for h in histogram_tuple):
         raise ParameterError("unknown domains need delta above 0")
-    parts = [
-        allowed.epsilon * s / h.changes(contributions) for h, s in zip(histogram_tuple, relative_shares, strict=True)
+    # One person changes 2 · cells · contributions counts, each by 1.
+    losses = [
+        allowed.epsilon * share / (2 * h.cells * contributions)
+        for h, share in zip(histogram_tuple, relative_shares, strict=True)
     ]
-    noises = tuple(geometric_noise(n, part * (1 - 1e-9)) for part in parts)
-    return Spending(contributions, histogram_tuple, noises, (0,) * len(histogram_tuple), None)
+    noises = tuple(geometric_noise(n, loss * (1 - 1e-9)) for loss in losses)
+    return Spending(histogram_tuple, noises, (0,) * len(histogram_tuple), None)
 
 
 @lru_cache(maxsize=256)
@@ -139,7 +140,7 @@ def _calibrate_gaussian(
 ) -> Spending:
     """Return the least noise in 12 digits whose exact step is within the limit."""
     # Only cells of unknown domains can escape their threshold.
-    candidates = k * int(dearest((h.way, h.cells * h.unknown) for h in histograms))
+    candidates = k * int(worst_branch_cost((h.branch, h.cells * h.unknown) for h in histograms))
     escape = step_limit.delta * (1 - TAILS) * (1 - 1e-6) if candidates else 0.0
     slack = step_limit.delta * TAILS
     if step_limit.mu == 0 or slack < FAINTEST:
@@ -147,7 +148,7 @@ def _calibrate_gaussian(
 
     def cost(scales: Sequence[float]) -> Step:
         """Return the exact step of these variances."""
-        noise_inputs = [(h.way, h.cells, sigma2) for h, sigma2 in zip(histograms, scales, strict=True)]
+        noise_inputs = [(h.branch, h.cells, sigma2) for h, sigma2 in zip(histograms, scales, strict=True)]
         return noise_cost(noise_inputs, k, slack * (1 - 1e-6))
 
     queries = [IntegerNoise(COARSEST, 2 * h.cells) for h in histograms]
@@ -160,7 +161,7 @@ def _calibrate_gaussian(
         escape_probability = escape / max(candidates, 1) - float(table.distance)
         thresholds.append(_find_threshold(float(table.sigma2), k, escape_probability) if h.unknown else 0)
     step = composed_steps([noise_step, Step(0.0, escape)])
-    return Spending(k, histograms, tuple(map(GaussianNoise, tables)), tuple(thresholds), step)
+    return Spending(histograms, tuple(map(GaussianNoise, tables)), tuple(thresholds), step)
 
 
 _SMALL_DELTA = "delta is too small to infer spaces; raise delta, or declare spaces"
@@ -176,7 +177,7 @@ def default_share(histograms: Sequence[Histogram], n: int, whole: Step, contribu
     # Unshuffled rows need most of the budget themselves.
     if not histograms or not secret or n < 1:
         return LEAST_SHARE
-    shares = float(dearest((h.way, h.share) for h in histograms))
+    shares = float(worst_branch_cost((h.branch, h.share) for h in histograms))
     quantile = -NormalDist().inv_cdf(min(0.4, max(whole.delta, 1e-300) / len(histograms)))
     min_share = min(h.share / h.cells for h in histograms if h.sized) / shares
     required_share = 2 * contributions**2 * (quantile * RARE / n) ** 2 / (whole.square * Fraction(min_share))

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dpframe.inference.cells import largest_number
 from dpframe.spaces.arrays import FloatArray
 
 _SIZE_POWERS, _SIZE_SCALES = (-9.0, 30.0, 0.5), (0.25, 0.5, 0.8)
@@ -38,12 +39,9 @@ one in forty has bounds that leave out a third of the others.
 _MIN_CHANCE = 1e-9
 """Chance below which a shape is left out (tolerance)."""
 
-POINT = 1e-12
-"""Width of a cell of floats that contains a single number, in parts of this number (tolerance)."""
-
 
 @dataclass(frozen=True, eq=False)
-class Others:
+class Minority:
     """Fitted distribution of the rows that do not have the commonest value.
 
     ``ends`` are the ends of the cells; cell ``spike`` contains the commonest ``value``. Each of the ``shapes`` is a
@@ -71,12 +69,9 @@ class Others:
         last_cell = max(int(np.count_nonzero(shares_above > _BEYOND_SHARE)) - 1, self.spike)
         first_cell = min(int(np.argmax(shares_below > _BEYOND_SHARE)), self.spike)
         low = self.value if first_cell == self.spike else float(self.ends[first_cell])
-        return low, self.value if last_cell == self.spike else self._largest_number(last_cell)
-
-    def _largest_number(self, cell: int) -> float:
-        """Return the largest number of a cell."""
-        start, stop = float(self.ends[cell]), float(self.ends[cell + 1])
-        return start if stop / 2 - start / 2 < POINT / 2 * abs(start) else stop - self.whole
+        if last_cell == self.spike:
+            return low, self.value
+        return low, largest_number(float(self.ends[last_cell]), float(self.ends[last_cell + 1]), self.whole)
 
     def beyond(self, low: float, high: float) -> float:
         """Return the expected share of the others beyond some bounds."""
@@ -93,9 +88,9 @@ class Others:
         return float(np.exp(self.chances @ np.log(np.sqrt(np.maximum(squares - means**2, 1e-300)))))
 
 
-def others_of(
+def fit_minority(
     ends: FloatArray, counts: FloatArray, covariance: FloatArray, present: float, unsure: float, whole: bool
-) -> Others:
+) -> Minority:
     """Return the posterior distribution of the rows that do not have the commonest value.
 
     ``ends``, ``counts``, ``covariance``: cells, whose ends may be infinite, and the noisy counts of their rows.
@@ -121,7 +116,7 @@ def others_of(
     shares = np.minimum(projections / information / max(present, 1.0), 1.0)
     start, stop = ends[spike], ends[spike + 1]
     value = 0.0 if start <= 0 < stop else float(start)
-    return Others(
+    return Minority(
         ends, spike, value, shapes[is_likely], chances[is_likely] / chances[is_likely].sum(), shares[is_likely], whole
     )
 
