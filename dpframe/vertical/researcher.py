@@ -157,7 +157,7 @@ class Researcher:
             tables = self._tables([pads[member.name].header for member in members])
             drawn_from = None if run.plan.sample is None else run.plan.n
             info = ReleaseInfo(run.plan, rows, digest.hexdigest(tables), drawn_from, False, tables)
-            writer.describe(form.metadata(info))
+            writer.describe(form.metadata(info.to_json()))
             describe(info.to_json())
         return info
 
