@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import secrets
+import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from dpframe.accounting.audit import AuditResult, Sampler
 from dpframe.accounting.audit import audit as bounded
 from dpframe.api.planning import check_plan
-from dpframe.api.replay import ReplayAudit, replayed
+from dpframe.api.replay import Face, ReplayAudit, replayed
+from dpframe.api.verbs import sanitize
 from dpframe.channels import Mechanism
 from dpframe.errors import ParameterError
 from dpframe.noise.keystream import Keystream
@@ -94,7 +101,7 @@ def audit(
     """
     if plan is not None:
         check_plan(plan)
-        return replayed(_read_into_memory(what, plan), plan, EDITS if runs is None else runs, random_state)
+        return replayed(_read_into_memory(what, plan), plan, FACES, EDITS if runs is None else runs, random_state)
     mechanism = what if isinstance(what, Mechanism) else None
     pair: Any = what if mechanism is None else _samplers(mechanism)
     if not (isinstance(pair, tuple) and len(pair) == 2 and all(map(callable, pair))):
@@ -123,3 +130,42 @@ def _read_into_memory(what: Any, plan: Plan) -> Any:
         return what
     table = open_input(what)
     return table.typed(plan.spaces, plan.imputed).read(table.names)
+
+
+_NULLABLE: dict[pa.DataType, Any] = {
+    pa.bool_(): pd.BooleanDtype(),
+    pa.int8(): pd.Int8Dtype(),
+    pa.int16(): pd.Int16Dtype(),
+    pa.int32(): pd.Int32Dtype(),
+    pa.int64(): pd.Int64Dtype(),
+    pa.uint8(): pd.UInt8Dtype(),
+    pa.uint16(): pd.UInt16Dtype(),
+    pa.uint32(): pd.UInt32Dtype(),
+    pa.uint64(): pd.UInt64Dtype(),
+}
+"""Dtypes that hold nulls as they are."""
+
+
+def _in_memory(table: pa.Table, plan: Plan, key: bytes) -> Any:
+    return sanitize(table, plan=plan, key=key)
+
+
+def _in_pandas(table: pa.Table, plan: Plan, key: bytes) -> Any:
+    # Of other dtypes one null would make floats of whole numbers, which is the frame's schema, not its release.
+    return sanitize(table.to_pandas(types_mapper=_NULLABLE.get), plan=plan, key=key)
+
+
+def _in_files(table: pa.Table, plan: Plan, key: bytes) -> Any:
+    with tempfile.TemporaryDirectory(prefix="dpframe-audit-") as folder:
+        source, target = Path(folder) / "in.parquet", Path(folder) / "out.parquet"
+        pq.write_table(table, source, row_group_size=max(1, len(table.column(0).chunk(0)) if table.num_columns else 1))
+        sanitize(source, target, plan=plan, key=key)
+        file = pq.ParquetFile(target)
+        released_table, groups = file.read(), [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)]
+        file.close()
+        metadata = {**(released_table.schema.metadata or {}), b"row groups": json.dumps(groups).encode()}
+        return released_table.replace_schema_metadata(metadata)
+
+
+FACES: Mapping[str, Face] = {"memory": _in_memory, "pandas": _in_pandas, "files": _in_files}
+"""Faces that are audited by default."""

@@ -83,7 +83,7 @@ def _is_auto(value: Any) -> bool:
 
 
 _PAIR_COLUMNS = 2
-"""Length of a table's tuple that may repeat one column: the pairs of a set column's items."""
+"""Length of a table's tuple that may repeat one column, for pairs of items of a set (theory: a pair has two items)."""
 
 
 @dataclass(frozen=True)

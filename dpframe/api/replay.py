@@ -16,22 +16,17 @@ from __future__ import annotations
 
 import json
 import secrets
-import tempfile
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from dpframe.api.planning import raw_frame
-from dpframe.api.verbs import sanitize
 from dpframe.errors import ColumnError, ParameterError, check_whole, name_list
 from dpframe.plan.measures import Measure
 from dpframe.plan.plan import Plan
@@ -40,19 +35,6 @@ from dpframe.spaces.base import decoded
 from dpframe.spaces.cells import ball_of
 from dpframe.tables.frames import Frame, without_views
 from dpframe.tables.info import METADATA_KEY, ReleaseInfo, metadata_text
-
-_NULLABLE: dict[pa.DataType, Any] = {
-    pa.bool_(): pd.BooleanDtype(),
-    pa.int8(): pd.Int8Dtype(),
-    pa.int16(): pd.Int16Dtype(),
-    pa.int32(): pd.Int32Dtype(),
-    pa.int64(): pd.Int64Dtype(),
-    pa.uint8(): pd.UInt8Dtype(),
-    pa.uint16(): pd.UInt16Dtype(),
-    pa.uint32(): pd.UInt32Dtype(),
-    pa.uint64(): pd.UInt64Dtype(),
-}
-"""Dtypes that hold nulls as they are."""
 
 Face = Callable[[pa.Table, Plan, bytes], Any]
 """Releases an Arrow table under a plan and a key."""
@@ -104,11 +86,11 @@ class Edit(NamedTuple):
 def replayed(
     table: Any,
     plan: Plan,
+    faces: Mapping[str, Face],
     edits: int = 200,
     random_state: int | None = None,
-    faces: Mapping[str, Face] | None = None,
 ) -> ReplayAudit:
-    """Release neighbouring tables under one key, and report differences that must not be.
+    """Release neighbouring tables under one key through each face, and report differences that must not be.
 
     Raises as `dpframe.audit`, which calls it.
     """
@@ -118,18 +100,18 @@ def replayed(
         raise ParameterError("plan chooses rows by privacy_id, in secret and anew each time; audit one without it")
     if not arrow_table.num_rows or not plan.columns:
         raise ParameterError("there is nothing to replay: the table has no rows, or the plan randomises no column")
-    rng, chosen_faces = np.random.default_rng(random_state), faces or FACES
+    rng = np.random.default_rng(random_state)
     failures: list[str] = []
     refused, edited_tables = 0, _generate_edits(arrow_table, plan, rng)
     for count in range(edits):
         if count % _EDITS_PER_KEY == 0:
             key = secrets.token_bytes(32)
             with warnings.catch_warnings(action="ignore"):
-                baselines = {name: _Observation.of(face, arrow_table, plan, key) for name, face in chosen_faces.items()}
+                baselines = {name: _Observation.of(face, arrow_table, plan, key) for name, face in faces.items()}
         edit = next(edited_tables)
-        for name in [name for name in chosen_faces if name != _SLOW_FACE or count % _EDITS_PER_FILE == 0]:
+        for name in [name for name in faces if name != _SLOW_FACE or count % _EDITS_PER_FILE == 0]:
             try:
-                observation = _Observation.of(chosen_faces[name], edit.table, plan, key)
+                observation = _Observation.of(faces[name], edit.table, plan, key)
             except ColumnError:
                 refused += 1
                 break
@@ -146,31 +128,6 @@ def _to_arrow(table: Any, frame: Frame) -> pa.Table:
     # The chunks of the frame are kept: a layout may show in a release.
     arrow = pa.table({name: pa.chunked_array(list(frame.arrays(name))) for name in frame.names})
     return without_views(arrow)
-
-
-def _in_memory(table: pa.Table, plan: Plan, key: bytes) -> Any:
-    return sanitize(table, plan=plan, key=key)
-
-
-def _in_pandas(table: pa.Table, plan: Plan, key: bytes) -> Any:
-    # Of other dtypes one null would make floats of whole numbers, which is the frame's schema, not its release.
-    return sanitize(table.to_pandas(types_mapper=_NULLABLE.get), plan=plan, key=key)
-
-
-def _in_files(table: pa.Table, plan: Plan, key: bytes) -> Any:
-    with tempfile.TemporaryDirectory(prefix="dpframe-audit-") as folder:
-        source, target = Path(folder) / "in.parquet", Path(folder) / "out.parquet"
-        pq.write_table(table, source, row_group_size=max(1, len(table.column(0).chunk(0)) if table.num_columns else 1))
-        sanitize(source, target, plan=plan, key=key)
-        file = pq.ParquetFile(target)
-        released_table, groups = file.read(), [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)]
-        file.close()
-        metadata = {**(released_table.schema.metadata or {}), b"row groups": json.dumps(groups).encode()}
-        return released_table.replace_schema_metadata(metadata)
-
-
-FACES: Mapping[str, Face] = {"memory": _in_memory, "pandas": _in_pandas, "files": _in_files}
-"""Faces that are audited by default."""
 
 
 @dataclass(frozen=True)

@@ -61,7 +61,7 @@ class ArrowForm(OutputForm):
         with form.writer(file, compression) as writer:
             for group in row_groups(iter([batch]), form.group_rows):
                 writer.write_table(form.decoded(group), row_group_size=form.group_rows)
-            writer.add_key_value_metadata(form.metadata(info))
+            writer.add_key_value_metadata(form.metadata(info.to_json()))
 
 
 @dataclass(frozen=True)

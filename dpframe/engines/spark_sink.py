@@ -74,7 +74,7 @@ class ReleaseWriter(DataSourceArrowWriter):
                 for group in (first_group, *groups):
                     writer.write_table(group.cast(form.schema), row_group_size=form.group_rows)
                     rows[0] += group.num_rows
-                writer.add_key_value_metadata(form.metadata(info))
+                writer.add_key_value_metadata(form.metadata(info.to_json()))
 
         written_file = write_part(self.folder, TaskContext.get().partitionId(), 0, write)
         return PartMessage((WrittenFile(written_file.number, written_file.name, rows[0]),))

@@ -5,13 +5,13 @@ Arrow comes in and goes out; NumPy arrays, pandas columns and lists are taken to
 """
 
 from dpframe.spaces.base import SPACES, Space, space_from_json
+from dpframe.spaces.columns import as_arrow
 from dpframe.spaces.curves import Curve
 from dpframe.spaces.declare import as_space, check_declaration
 from dpframe.spaces.empty import Empty
 from dpframe.spaces.grids import Integer, Real
 from dpframe.spaces.listed import Boolean, Categorical, Ordinal
 from dpframe.spaces.nullable import Nullable
-from dpframe.spaces.python_values import as_arrow
 from dpframe.spaces.sets import Subset
 from dpframe.spaces.times import Datetime
 from dpframe.spaces.tuples import Product

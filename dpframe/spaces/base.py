@@ -15,11 +15,11 @@ import pyarrow.compute as pc
 
 from dpframe.errors import ColumnError, ParameterError, PlanError
 from dpframe.spaces.arrays import replaced
+from dpframe.spaces.columns import as_arrow, elements
 from dpframe.spaces.entries import Entries
 from dpframe.spaces.json_form import from_object, to_object
 from dpframe.spaces.object_codes import encode_objects, uncollected
 from dpframe.spaces.object_reading import Objects, read_as
-from dpframe.spaces.python_values import as_arrow, elements
 from dpframe.spaces.words import type_name
 
 Codes = npt.NDArray[np.unsignedinteger]

@@ -11,23 +11,17 @@ import gc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import chain, repeat
+from itertools import repeat
 from operator import attrgetter, is_
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from dpframe.errors import ColumnError
-from dpframe.spaces.object_reading import Objects, by_type, object_words
+from dpframe.spaces.object_reading import CachedReader, FlatItems, Objects, by_type, is_plain_collection, object_words
 from dpframe.spaces.python_values import is_missing
-
-_MAX_CACHED_CODES = 1 << 16
-"""Limit on the codes that are cached while a column is read."""
-
-_CACHED_TYPES = (str, int, float, bool)
-"""Types whose equal values have equal codes; a datetime equals another one at the end of summer time."""
 
 _UNREADABLE = "holds an object that cannot be read, as its own code fails; convert it to a plain value"
 
@@ -40,6 +34,7 @@ _CHUNK_ROWS = 1 << 14
 _SLOTS = 1 << 12
 """Number of objects whose place is remembered while items of collections are coded."""
 
+T = TypeVar("T")
 Bools = npt.NDArray[np.bool_]
 Codes = npt.NDArray[np.unsignedinteger]
 
@@ -88,33 +83,29 @@ def _encode_one_by_one(
     space: ObjectReader, values: Sequence[Any], rows: npt.NDArray[np.intp], lenient: bool
 ) -> tuple[Codes, Bools]:
     """Return the codes of objects, read one by one, and a mask of nulls."""
-    codes: list[int] = []
-    missing = np.zeros(len(values), dtype=np.bool_)
-    # Types are keyed by id: a class may define a hash.
-    codes_by_type: dict[int, dict[Any, int]] = {id(kind): {} for kind in _CACHED_TYPES}
-    for position, value in enumerate(values):
-        type_codes = codes_by_type.get(id(type(value)))
-        code = None if type_codes is None else type_codes.get(value)
-        if code is None:
-            code_or_rule = _find_code_or_rule(space, value, lenient)
-            if isinstance(code_or_rule, str):
-                raise ColumnError(code_or_rule, row=int(rows[position]))
-            missing[position] = code_or_rule is None
-            code = code_or_rule or 0
-            if code_or_rule is not None and type_codes is not None and len(type_codes) < _MAX_CACHED_CODES:
-                type_codes[value] = code
-        codes.append(code)
-    return space.code_array(codes), missing
+    results = np.empty(len(values), dtype=object)
+
+    def read(value: Any) -> int | str | None:
+        return value_or_rule(value, lambda v: space._object_code(v, lenient), _UNREADABLE)
+
+    for class_, places, objects in by_type(values):
+        # Another cache for each class, as 1 equals True.
+        results[places] = CachedReader(read).each(class_, objects)
+    for row, result in zip(rows.tolist(), results, strict=True):
+        if isinstance(result, str):
+            raise ColumnError(result, row=row)
+    missing = np.fromiter((result is None for result in results), dtype=np.bool_, count=len(results))
+    return space.code_array([result or 0 for result in results]), missing
 
 
-def _find_code_or_rule(space: ObjectReader, value: Any, lenient: bool) -> int | str | None:
-    """Return the code of an object, None for null, or the violated rule."""
+def value_or_rule(value: Any, read: Callable[[Any], T], unreadable: str) -> T | str | None:
+    """Return the result of a reader for an object, None for null, or the violated rule."""
     try:
-        return None if is_missing(value) else space._object_code(value, lenient)
+        return None if is_missing(value) else read(value)
     except ColumnError as error:
         return error.rule
     except Exception:  # the code of a foreign class may raise anything
-        return _UNREADABLE
+        return unreadable
 
 
 @dataclass(frozen=True)
@@ -175,14 +166,12 @@ class PlainLists:
     @classmethod
     def of(cls, plain: PlainCodes, objects: Objects, other: int | None) -> PlainLists:
         """Read lists, tuples and sets; text outside the list has the code ``other``, if there is one."""
-        count = len(objects)
-        lengths = np.fromiter(map(len, objects), dtype=np.int64, count=count)
-        items = np.fromiter(chain.from_iterable(objects), dtype=object, count=int(lengths.sum()))
-        codes = plain.of_items(items, other)
-        is_coded = np.ones(count, dtype=np.bool_)
+        lists = FlatItems.of(objects)
+        codes, lengths = plain.of_items(lists.items, other), lists.lengths
+        is_coded = np.ones(len(objects), dtype=np.bool_)
         is_unknown = codes == UNKNOWN
         if is_unknown.any():
-            owners = np.repeat(np.arange(count), lengths)
+            owners = lists.owners
             is_coded[owners[is_unknown]] = False
             codes, lengths = codes[is_coded[owners]], lengths[is_coded]
         return cls(codes, lengths, is_coded)
@@ -193,7 +182,7 @@ def plain_lists(class_: type, objects: Objects, dtypes: str) -> Bools | None:
 
     One-dimensional arrays whose dtype character is in ``dtypes`` are replaced by lists.
     """
-    if any(class_ is plain_class for plain_class in (list, tuple, set, frozenset)):
+    if is_plain_collection(class_):
         return np.ones(len(objects), dtype=np.bool_)
     if class_ is not np.ndarray:
         return None

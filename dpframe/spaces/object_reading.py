@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from itertools import chain
+from itertools import chain, count
 from operator import eq
 from typing import Any, Self
 
@@ -16,62 +15,26 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dpframe.spaces.python_values import UNITS, is_collection, is_missing, nanoseconds
-
-KINDS = (
-    "null",
-    "text",
-    "bytes",
-    "boolean",
-    "whole number",
-    "number",
-    "date",
-    "timestamp",
-    "duration",
-    "time of day",
-    "set of text",
-    "set of whole numbers",
-    "list of numbers",
-    "empty set",
-    "other",
+from dpframe.spaces.python_values import (
+    COLLECTION,
+    PLAIN_COLLECTIONS,
+    PYTHON_KINDS,
+    is_collection,
+    is_missing,
+    kind_of,
+    to_ticks,
 )
+
+KINDS = tuple(PYTHON_KINDS)
 """Kinds of objects, by name. The list is public; the kinds in a column are secret."""
 
 LEADING_ZEROS = "digits with leading zeros"
 """Additional kind of values that are written as text."""
 
-_COLLECTION = "collection"
-
 Objects = npt.NDArray[np.object_]
 
 _MAX_CACHED_READINGS = 1 << 16
 """Limit on the distinct values of a class whose reading is cached."""
-
-_CLASSES: list[tuple[str, tuple[type, ...]]] = [
-    ("boolean", (bool, np.bool_)),
-    ("duration", (dt.timedelta, np.timedelta64)),  # NumPy's durations count among its integers
-    ("whole number", (int, np.integer)),
-    ("number", (float, np.floating, Decimal)),
-    ("text", (str,)),
-    ("bytes", (bytes,)),
-    ("timestamp", (dt.datetime, np.datetime64)),
-    ("date", (dt.date,)),
-    ("time of day", (dt.time,)),
-    (_COLLECTION, (list, tuple, set, frozenset, np.ndarray)),
-    ("null", (type(None),)),
-]
-
-
-_NAMES = type.__dict__["__name__"], type.__dict__["__module__"]
-
-
-def _kind_of(type_: type) -> str:
-    """Return the kind of all objects of a class; only the class decides, so that no object's code runs."""
-    # Bypasses the metaclass, which may have its own code.
-    name, module = (descriptor.__get__(type_) for descriptor in _NAMES)
-    if name in ("NAType", "NaTType") and isinstance(module, str) and module.startswith("pandas."):
-        return "null"
-    return next((name for name, classes in _CLASSES if issubclass(type_, classes)), "other")
 
 
 def by_type(values: Sequence[Any] | Objects) -> Iterator[tuple[type, npt.NDArray[np.intp], Objects]]:
@@ -93,7 +56,7 @@ def object_words(objects: Objects) -> npt.NDArray[np.intp]:
     return np.frombuffer(objects, dtype=np.intp)
 
 
-class _CachedReader(dict[Any, Any]):
+class CachedReader(dict[Any, Any]):
     """Cache of a reader's results, None for failures; each value of a plain class is read once."""
 
     def __init__(self, read: Callable[[Any], Any]) -> None:
@@ -113,12 +76,16 @@ class _CachedReader(dict[Any, Any]):
         except Exception:  # the code of a foreign class may raise anything
             return None
 
+    def for_class(self, class_: type) -> Callable[[Any], Any]:
+        """Return the function that reads values of a class, from the cache if the hash of the class is Python's own."""
+        return self.__getitem__ if any(class_ is plain_class for plain_class in _PLAIN_CLASSES) else self.of
+
     def each(self, class_: type, values: Objects) -> list[Any]:
         """Return the reader's result for every value of a class."""
-        return list(map(self.__getitem__ if class_ in _PLAIN else self.of, values))
+        return list(map(self.for_class(class_), values))
 
 
-_PLAIN = (str, bytes, bool, int, float)
+_PLAIN_CLASSES = (str, bytes, bool, int, float)
 """Classes whose equal objects have equal readings, and whose hash is Python's own."""
 
 
@@ -132,11 +99,11 @@ def kind_counts(
     times = np.ones(len(values), dtype=np.int64) if weights is None else weights
     counts: Counter[str] = Counter()
     for type_, rows, items in by_type(values):
-        kind = _kind_of(type_)
+        kind = kind_of(type_)
         if kind in ("number", "timestamp", "duration"):
             is_null, item_weights = _is_missing_mask(type_, items), times[rows]
             counts.update({kind: int(item_weights[~is_null].sum()), "null": int(item_weights[is_null].sum())})
-        elif kind == _COLLECTION:
+        elif kind == COLLECTION:
             repeated_items = items if weights is None else np.repeat(items, times[rows])
             counts.update(_count_collection_kinds(type_, repeated_items))
         else:
@@ -150,7 +117,7 @@ def _is_missing_mask(class_: type, values: Objects) -> npt.NDArray[np.bool_]:
         return np.isnan(values.astype(np.float64))
     if not issubclass(class_, float | np.generic | Decimal):
         return np.zeros(len(values), dtype=np.bool_)
-    has_value = _CachedReader(lambda value: is_missing(value) is False).each(class_, values)
+    has_value = CachedReader(lambda value: is_missing(value) is False).each(class_, values)
     return np.fromiter((is_known is not True for is_known in has_value), dtype=np.bool_, count=len(values))
 
 
@@ -165,21 +132,22 @@ _KINDS_OF_COLLECTIONS = {
 
 def _collection_kind(value: Any) -> str:
     """Return the kind of a collection."""
-    item_kinds = {_kind_of(class_) for class_ in set(map(type, _items(value)))}
+    item_kinds = {kind_of(class_) for class_ in set(map(type, _items(value)))}
     collection_kind = next((name for kind, name in _KINDS_OF_COLLECTIONS.items() if kind in item_kinds), None)
     return collection_kind or ("other" if item_kinds - {"null"} else "empty set")
 
 
 def _count_collection_kinds(class_: type, values: Objects) -> Counter[str]:
     """Return the number of collections of each kind; collections of Python's own classes are read in bulk."""
-    lists = _FlatCollections.of(class_, values)
-    if lists is None:
-        return Counter(name or "null" for name in _CachedReader(_collection_kind).each(class_, values))
+    if not is_plain_collection(class_):
+        return Counter(name or "null" for name in CachedReader(_collection_kind).each(class_, values))
+    lists = FlatItems.of(values)
+    owners = lists.owners
     rows_by_kind = {name: np.zeros(len(values), dtype=np.bool_) for name in (*_KINDS_OF_COLLECTIONS, "other")}
     for item_class, places, _ in by_type(lists.items):
-        kind = _kind_of(item_class)
+        kind = kind_of(item_class)
         if kind != "null":
-            rows_by_kind[kind if kind in rows_by_kind else "other"][lists.owners[places]] = True
+            rows_by_kind[kind if kind in rows_by_kind else "other"][owners[places]] = True
     counts: Counter[str] = Counter()
     is_uncounted = np.ones(len(values), dtype=np.bool_)
     for kind, rows in rows_by_kind.items():
@@ -193,7 +161,7 @@ def _items(value: Any) -> Iterable[Any]:
     return value.ravel().tolist() if isinstance(value, np.ndarray) else value
 
 
-def read_as(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
+def read_as(values: Sequence[Any] | Objects, type_: pa.DataType) -> pa.Array:
     """Return objects as an Arrow array of a type; objects of another kind, or unreadable ones, are null.
 
     No object raises an error. Each object is read independently of the others: no object changes the
@@ -206,7 +174,7 @@ def read_as(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
     order: list[npt.NDArray[np.intp]] = []
     parts: list[pa.Array] = []
     for class_, rows, items in by_type(values):
-        reader = readers.get(_kind_of(class_))
+        reader = readers.get(kind_of(class_))
         order.append(rows)
         parts.append(pa.nulls(len(rows), physical) if reader is None else _read_class(class_, items, reader, physical))
     if not parts:
@@ -223,57 +191,55 @@ def _read_class(class_: type, items: Objects, reader: Callable[[Any], Any], phys
         return pa.array(items.astype(np.float64), from_pandas=True)
     if class_ is int and pa.types.is_int64(physical):
         return pa.array(np.clip(items, -(2**63), 2**63 - 1).astype(np.int64))
-    lists = _FlatCollections.of(class_, items) if pa.types.is_list(physical) else None
-    if lists is not None and not pa.types.is_floating(physical.value_type):
-        return lists.read_as(physical)
+    if is_plain_collection(class_) and not pa.types.is_floating(physical.value_type):
+        return FlatItems.of(items).read_as(physical)
     if class_ is not str:
-        return pa.array(_CachedReader(reader).each(class_, items), physical)
+        return pa.array(CachedReader(reader).each(class_, items), physical)
     # Arrow refuses an array with a lone surrogate, so every distinct text is tried by itself.
-    places = _PlaceNumbers()
+    places: defaultdict[str, int] = defaultdict(count().__next__)
     indices = np.fromiter(map(places.__getitem__, items), dtype=np.int64, count=len(items))
-    return pa.array(list(map(_CachedReader(reader).of, places)), physical).take(pa.array(indices))
+    return pa.array(list(map(CachedReader(reader).of, places)), physical).take(pa.array(indices))
 
 
 @dataclass(frozen=True)
-class _FlatCollections:
-    """Collections as one list of items, and the collection of each item."""
+class FlatItems:
+    """The items of collections as one array, and the number of items of each collection."""
 
-    items: list[Any]
-    owners: npt.NDArray[np.intp]
-    count: int
+    items: Objects
+    lengths: npt.NDArray[np.int64]
 
     @classmethod
-    def of(cls, class_: type, values: Objects) -> Self | None:
-        """Return the items of collections of Python's own classes; None for others, whose code might run."""
-        if not any(class_ is plain_class for plain_class in (list, tuple, set, frozenset)):
-            return None
-        lengths = np.fromiter(map(len, values), dtype=np.int64, count=len(values))
-        return cls(list(chain.from_iterable(values)), np.repeat(np.arange(len(values)), lengths), len(values))
+    def of(cls, collections: Objects) -> Self:
+        """Return the items of collections of Python's own classes."""
+        lengths = np.fromiter(map(len, collections), dtype=np.int64, count=len(collections))
+        return cls(np.fromiter(chain.from_iterable(collections), dtype=object, count=int(lengths.sum())), lengths)
+
+    @property
+    def owners(self) -> npt.NDArray[np.intp]:
+        """The collection of each item."""
+        return np.repeat(np.arange(len(self.lengths)), self.lengths)
 
     def read_as(self, type_: pa.DataType) -> pa.Array:
         """Return the collections as lists of their readable items."""
         items = read_as(self.items, type_.value_type)
         is_readable = np.asarray(items.is_valid())
-        lengths = np.bincount(self.owners[is_readable], minlength=self.count)
+        lengths = np.bincount(self.owners[is_readable], minlength=len(self.lengths))
         offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
         return pa.ListArray.from_arrays(offsets, items.drop_null(), type=type_)
 
 
-class _PlaceNumbers(dict[Any, int]):
-    """Numbers of values in the order of their first appearance."""
-
-    def __missing__(self, value: Any) -> int:
-        self[value] = place = len(self)
-        return place
+def is_plain_collection(class_: type) -> bool:
+    """Return whether a class is one of Python's own collections; the code of other classes might run."""
+    return any(class_ is plain_class for plain_class in PLAIN_COLLECTIONS)
 
 
 def _readers_of(type_: pa.DataType) -> Mapping[str, Callable[[Any], Any]]:
     """Return a reader for each kind of objects that a type allows."""
     t = pa.types
     if t.is_list(type_) and t.is_floating(type_.value_type):
-        return {_COLLECTION: _reader_of_numbers(_readers_of(type_.value_type))}
+        return {COLLECTION: _reader_of_numbers(_readers_of(type_.value_type))}
     if t.is_list(type_):
-        return {_COLLECTION: _reader_of_lists(_readers_of(type_.value_type))}
+        return {COLLECTION: _reader_of_lists(_readers_of(type_.value_type))}
     if t.is_boolean(type_):
         return {"boolean": bool}
     if t.is_int64(type_):
@@ -283,23 +249,18 @@ def _readers_of(type_: pa.DataType) -> Mapping[str, Callable[[Any], Any]]:
     if t.is_string(type_):
         return {"text": _to_text, "bytes": bytes.decode}
     if t.is_duration(type_):
-        return dict.fromkeys(("duration", "time of day"), lambda v: _to_ticks(v, True, type_))
-    return dict.fromkeys(("date", "timestamp"), lambda v: _to_ticks(v, False, type_))
+        return dict.fromkeys(("duration", "time of day"), lambda v: to_ticks(v, type_))
+    return dict.fromkeys(("date", "timestamp"), lambda v: to_ticks(v, type_))
 
 
 def _reader_of_lists(readers: Mapping[str, Callable[[Any], Any]]) -> Callable[[Any], list[Any]]:
     """Return a reader of collections, which drops unreadable items."""
 
-    cached_readers = {kind: _CachedReader(reader) for kind, reader in readers.items()}
-    plain_readers = {class_: cached_readers.get(_kind_of(class_)) for class_ in _PLAIN}
+    cached_readers = {kind: CachedReader(reader) for kind, reader in readers.items()}
 
     def item_of(item: Any) -> Any:
-        class_ = type(item)
-        if any(class_ is plain_class for plain_class in _PLAIN):  # of others the hash may be foreign
-            plain_reader = plain_readers[class_]
-            return None if plain_reader is None else plain_reader[item]
-        reader = cached_readers.get(_kind_of(class_))
-        return None if reader is None else reader.of(item)
+        reader = cached_readers.get(kind_of(type(item)))
+        return None if reader is None else reader.for_class(type(item))(item)
 
     def read(value: Any) -> list[Any]:
         return [item for item in map(item_of, _items(value)) if item is not None]
@@ -316,7 +277,7 @@ def _reader_of_numbers(readers: Mapping[str, Callable[[Any], Any]]) -> Callable[
         if not is_collection(value) or isinstance(value, set | frozenset):
             return None
         items: list[Any] = list(_items(value))
-        item_readers = (readers.get(_kind_of(type(item))) for item in items)
+        item_readers = (readers.get(kind_of(type(item))) for item in items)
         return [None if reader is None else reader(item) for reader, item in zip(item_readers, items, strict=True)]
 
     return read
@@ -348,14 +309,3 @@ def floated(value: Any) -> float:
     if abs(number) < 2**1023:
         return float(number)
     return math.inf if number > 0 else -math.inf
-
-
-def _to_ticks(value: Any, duration: bool, type_: pa.DataType) -> int | None:
-    """Return a time in the unit of a type, clamped to the type's range."""
-    ticks = None if is_missing(value) else nanoseconds(value, duration)
-    if ticks is None:
-        return None
-    is_date = pa.types.is_date32(type_)
-    unit = UNITS["D" if is_date else str(type_.unit)]
-    max_ticks = 2**31 - 1 if is_date else 2**63 - 1
-    return min(max(ticks // unit, -max_ticks), max_ticks)

@@ -1,46 +1,98 @@
-"""Values without a common type: pandas object columns, lists. Each is converted by itself.
+"""Python objects one by one: the table of their kinds, and what an object of a kind means.
 
-Arrow chooses one type for all elements, so that one row changes the reading of every other row. Here the meaning
-of an element depends only on the element.
+The class of an object decides its kind, so that no object's own code runs before the object is read.
 """
 
 from __future__ import annotations
 
-import contextlib
 import datetime as dt
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-
-from dpframe.errors import ColumnError
-
-_MIXED = "holds values of mixed or unsupported types, or beyond 64 bits; convert it to one type"
 
 
-def elements(values: Any) -> Sequence[Any] | None:
-    """Return the elements of a column without a type; None if a type determines the elements."""
-    if isinstance(values, pa.Array | pa.ChunkedArray):
-        return None
-    dtype = getattr(values, "dtype", None)
-    if dtype is None:
-        if any(hasattr(values, f"__arrow_{name}__") for name in ("array", "c_array", "c_stream")):
-            return None
-        if isinstance(values, Iterable) and not isinstance(values, str | bytes | Mapping):
-            return values if type(values) is list else list(values)
-        raise ColumnError("is no column; pass an array, a Series or a list of values")
-    # A categorical's entries, and the filled slots of a sparse array, may be objects too.
-    dtypes = (dtype, getattr(getattr(dtype, "categories", None), "dtype", None), getattr(dtype, "subtype", None))
-    if not any(isinstance(kind, np.dtype) and kind.hasobject for kind in dtypes):
-        return None
-    objects = np.asarray(values, dtype=object)
-    if objects.ndim != 1:
-        raise ColumnError("is no column; pass an array, a Series or a list of values")
-    object_list: list[Any] = objects.tolist()
-    return object_list
+class Kind(NamedTuple):
+    """A kind of Python objects."""
+
+    name: str
+    classes: tuple[type, ...] = ()
+    """Classes of the kind's objects: the nearest class in the order of an object's bases decides."""
+    type: pa.DataType | None = None
+    """Arrow type of a column that has only this kind."""
+    plain: Callable[[Any], Any] = lambda value: value
+    """Converts an object to the value that Arrow stores."""
+    pattern: str = ""
+    """Regular expression of the texts that write a value of the kind."""
+
+
+_DATE = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
+_TIME = r"[T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,9})?)?(Z|[+-][0-9]{2}:?[0-9]{2})?"
+_EXPONENT = r"([eE][+-]?[0-9]{1,4})?"
+_MOMENT, _SPAN = pa.timestamp("us"), pa.duration("us")
+
+PYTHON_KINDS = {
+    kind.name: kind
+    for kind in (
+        Kind("null", (type(None),)),
+        Kind("text", (str,), pa.string(), str.__str__),
+        Kind("bytes", (bytes,)),
+        Kind("boolean", (bool, np.bool_), pa.bool_(), bool, r"^(?i:true|false)$"),
+        Kind("whole number", (int, np.integer), pa.int64(), int, r"^[+-]?(0|[1-9][0-9]{0,18})$"),
+        Kind(
+            "number",
+            (float, np.floating, Decimal),
+            pa.float64(),
+            lambda value: float(value) + 0.0,  # 0.0 for −0.0
+            rf"^[+-]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+){_EXPONENT}$",
+        ),
+        Kind("date", (dt.date,), pa.date32(), pattern=f"^{_DATE}$"),
+        Kind(
+            "timestamp",
+            (dt.datetime, np.datetime64),
+            _MOMENT,
+            lambda value: to_ticks(value, _MOMENT),
+            f"^{_DATE}{_TIME}$",
+        ),
+        Kind("duration", (dt.timedelta, np.timedelta64), _SPAN, lambda value: to_ticks(value, _SPAN)),
+        Kind("time of day", (dt.time,), pa.time64("us")),
+        Kind("set of text"),
+        Kind("set of whole numbers"),
+        Kind("list of numbers"),
+        Kind("empty set"),
+        Kind("other"),
+    )
+}
+"""Kinds of Python objects by name, in a public order. Text that writes a value has the first kind that matches."""
+
+COLLECTION = "collection"
+"""Name of all collections, whose kind follows from their items."""
+
+PLAIN_COLLECTIONS = (list, tuple, set, frozenset)
+"""Python's own classes of collections."""
+
+# By address, for a class of a foreign metaclass may have a hash of its own.
+_KIND_BY_CLASS = {id(class_): kind.name for kind in PYTHON_KINDS.values() for class_ in kind.classes}
+_KIND_BY_CLASS |= {id(class_): COLLECTION for class_ in (*PLAIN_COLLECTIONS, np.ndarray)}
+_NAME, _MODULE, _BASES = (type.__dict__[name] for name in ("__name__", "__module__", "__mro__"))
+
+
+def kind_of(class_: type) -> str:
+    """Return the kind of all objects of a class, `COLLECTION` for collections."""
+    # Descriptors of `type` bypass the metaclass, which may have its own code.
+    if _NAME.__get__(class_) in ("NAType", "NaTType"):  # by name, so that callers without pandas do not import it
+        module = _MODULE.__get__(class_)
+        if isinstance(module, str) and module.startswith("pandas."):
+            return "null"
+    return next((_KIND_BY_CLASS[id(base)] for base in _BASES.__get__(class_) if id(base) in _KIND_BY_CLASS), "other")
+
+
+def common_kind(kinds: Collection[str]) -> Kind | None:
+    """Return the kind as which a column of these kinds is read; None without one. Whole numbers are also numbers."""
+    names = set(kinds) - ({"whole number"} if "number" in kinds else set())
+    return PYTHON_KINDS.get(names.pop()) if len(names) == 1 else None
 
 
 def is_missing(value: Any) -> bool:
@@ -51,24 +103,18 @@ def is_missing(value: Any) -> bool:
         return bool(value != value)
     if isinstance(value, np.datetime64 | np.timedelta64):
         return bool(np.isnat(value))
-    if isinstance(value, Decimal):
-        return value.is_nan()
-    # By name, so that callers without pandas do not import it.
-    kind = type(value)
-    return kind.__name__ in ("NAType", "NaTType") and kind.__module__.startswith("pandas.")
+    return value.is_nan() if isinstance(value, Decimal) else kind_of(type(value)) == "null"
 
 
 def is_collection(value: Any) -> bool:
     """Return whether an element is a list of values: a list, tuple, set, or an array in one dimension."""
-    return isinstance(value, list | tuple | set | frozenset) or (isinstance(value, np.ndarray) and value.ndim == 1)
+    return isinstance(value, PLAIN_COLLECTIONS) or (isinstance(value, np.ndarray) and value.ndim == 1)
 
 
 def as_number(value: Any) -> int | float | None:
     """Return an element as a Python number, or None for anything else; booleans are no numbers."""
-    if isinstance(value, int | np.integer):
-        # NumPy's durations count among its integers.
-        return None if isinstance(value, bool | np.timedelta64) else int(value)
-    return float(value) if isinstance(value, float | np.floating | Decimal) else None
+    kind = kind_of(type(value))
+    return int(value) if kind == "whole number" else float(value) if kind == "number" else None
 
 
 def as_text(value: Any) -> str | None:
@@ -128,109 +174,11 @@ def _to_ticks(value: np.datetime64 | np.timedelta64) -> int | None:
     return int(days.astype(np.int64)) * UNITS["D"]
 
 
-def as_arrow(values: Any) -> pa.Array:
-    """Return values as one Arrow array; NaN and None of pandas and lists become null.
-
-    Values without a type must all have one kind; their array has the widest type of the kind.
-    """
-    if isinstance(values, pa.ChunkedArray):
-        return _combine_chunks(values)
-    if isinstance(values, pa.Array):
-        return values
-    objects = elements(values)
-    array = _to_typed_array(values) if objects is None else _to_array_of_one_kind(objects)
-    if array is None:
-        # Outside the except block: Arrow's error quotes the value and would become this error's context.
-        raise ColumnError(_MIXED)
-    return _combine_chunks(array) if isinstance(array, pa.ChunkedArray) else array
-
-
-def _combine_chunks(values: pa.ChunkedArray) -> pa.Array:
-    """Return chunks as one array, also for dictionaries that Arrow cannot unify.
-
-    Arrow unifies no dictionaries with null entries, or with more entries than the index type allows.
-    """
-    with contextlib.suppress(pa.ArrowInvalid):
-        return values.combine_chunks()
-    if not pa.types.is_dictionary(values.type):
-        return values.cast(_without_dictionaries(values.type)).combine_chunks()
-    entries = [chunk.dictionary for chunk in values.chunks]
-    starts = np.cumsum([0, *map(len, entries[:-1])]).tolist()
-    indices = [
-        pc.add(chunk.indices.cast(pa.int64()), entry_start)
-        for chunk, entry_start in zip(values.chunks, starts, strict=True)
-    ]
-    # Entries may repeat across chunks.
-    joined_arrays = pa.concat_arrays(indices), pa.concat_arrays(entries)
-    return pa.DictionaryArray.from_arrays(*joined_arrays, ordered=values.type.ordered, safe=False)
-
-
-def _without_dictionaries(type_: pa.DataType) -> pa.DataType:
-    """Return a type with the value types of dictionaries in place of dictionaries."""
-    t = pa.types
-    if t.is_dictionary(type_):
-        return type_.value_type
-    if t.is_struct(type_):
-        return pa.struct([field.with_type(_without_dictionaries(field.type)) for field in type_])
-    if t.is_list(type_) or t.is_fixed_size_list(type_):
-        return pa.list_(_without_dictionaries(type_.value_type), getattr(type_, "list_size", -1))
-    return pa.large_list(_without_dictionaries(type_.value_type)) if t.is_large_list(type_) else type_
-
-
-def _to_typed_array(values: Any) -> Any:
-    # Arrow looks up `__arrow_array__` on a pandas Series, which also searches the labels of its index:
-    # row labels must have no effect.
-    array_values = getattr(values, "array", values)
-    try:
-        return pa.array(array_values, from_pandas=True)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+def to_ticks(value: Any, type_: pa.DataType) -> int | None:
+    """Return a time in the unit of an Arrow type, clamped to the range of the type; None for null and for others."""
+    ticks = None if is_missing(value) else nanoseconds(value, pa.types.is_duration(type_))
+    if ticks is None:
         return None
-
-
-def _to_array_of_one_kind(values: Sequence[Any]) -> pa.Array | None:
-    """Return objects as an array of their common kind; None if they have several kinds.
-
-    Arrow's own inference is not used: some mixtures of kinds give nonsense, and others crash.
-    """
-    is_null = np.fromiter(map(is_missing, values), np.bool_, len(values))
-    present_values = [value for value, null in zip(values, is_null, strict=True) if not null]
-    if not present_values:
-        return pa.nulls(len(values))
-    if all(map(is_collection, present_values)):
-        sizes = [0 if null else len(value) for value, null in zip(values, is_null, strict=True)]
-        items = _to_array_of_one_kind(
-            [item for value, null in zip(values, is_null, strict=True) if not null for item in value]
-        )
-        if items is None:
-            return None
-        offsets = pa.array(np.concatenate([[0], np.cumsum(sizes)]), pa.int32())
-        return pa.ListArray.from_arrays(offsets, items, mask=pa.array(is_null) if is_null.any() else None)
-    for fits, convert, type_ in _KINDS:
-        if all(map(fits, present_values)):
-            converted_values: Iterator[Any] = map(convert, present_values)
-            try:
-                return pa.array([None if null else next(converted_values) for null in is_null], type_)
-            except (pa.ArrowException, ValueError, OverflowError):
-                return None
-    return None
-
-
-def _is_time(value: Any) -> bool:
-    return isinstance(value, dt.datetime | np.datetime64)
-
-
-def _to_micros(value: Any, duration: bool) -> int | None:
-    ticks = nanoseconds(value, duration)
-    return None if ticks is None else min(max(ticks // 1000, -(2**63) + 1), 2**63 - 1)
-
-
-_KINDS: list[tuple[Callable[[Any], bool], Callable[[Any], Any], pa.DataType]] = [
-    (lambda v: isinstance(v, bool | np.bool_), bool, pa.bool_()),
-    (lambda v: isinstance(as_number(v), int), as_number, pa.int64()),
-    (lambda v: as_number(v) is not None, lambda v: float(as_number(v) or 0), pa.float64()),
-    (lambda v: as_text(v) is not None, as_text, pa.string()),
-    (lambda v: isinstance(v, dt.date) and not _is_time(v), lambda v: v, pa.date32()),
-    (lambda v: _is_time(v), lambda v: _to_micros(v, False), pa.timestamp("us")),
-    (lambda v: isinstance(v, dt.timedelta | np.timedelta64), lambda v: _to_micros(v, True), pa.duration("us")),
-    (lambda v: isinstance(v, dt.time), lambda v: v, pa.time64("us")),
-]
+    is_date = pa.types.is_date32(type_)
+    max_ticks = 2**31 - 1 if is_date else 2**63 - 1
+    return min(max(ticks // UNITS["D" if is_date else str(type_.unit)], -max_ticks), max_ticks)

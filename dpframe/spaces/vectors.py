@@ -21,7 +21,7 @@ from dpframe.spaces.arrays import float_rows, is_list_of_floats
 from dpframe.spaces.ball import LONGEST, Ball
 from dpframe.spaces.base import Codes, Mask, Space, first_row, forwarded, missing_of, refuse_type, register
 from dpframe.spaces.json_form import check_names, to_object
-from dpframe.spaces.object_codes import plain_lists
+from dpframe.spaces.object_codes import plain_lists, value_or_rule
 from dpframe.spaces.object_reading import by_type
 from dpframe.spaces.python_values import is_collection, is_missing
 from dpframe.spaces.words import number
@@ -175,23 +175,13 @@ class VectorSpace(Space):
             is_unread[positions[is_fitting]] = False
         unread_rows = np.flatnonzero(is_unread)
         for row in unread_rows.tolist():
-            value = values[row]
-            row_or_rule = self._row_or_rule(value)
+            row_or_rule = value_or_rule(values[row], self._object_row, _NOT_NUMBERS)
             if isinstance(row_or_rule, str):
                 raise ColumnError(row_or_rule, row=row)
             missing[row] = row_or_rule is None
             if row_or_rule is not None:
                 rows[row] = row_or_rule
         return self._encode_rows(rows, lenient), missing if missing.any() else None
-
-    def _row_or_rule(self, value: Any) -> Floats | str | None:
-        """Return the numbers of an object, None for null, or the violated rule."""
-        try:
-            return None if is_missing(value) else self._object_row(value)
-        except ColumnError as error:
-            return error.rule
-        except Exception:  # the code of a foreign class may raise anything
-            return _NOT_NUMBERS
 
     def _object_row(self, value: Any) -> Floats:
         if not is_collection(value) or isinstance(value, set | frozenset):
@@ -275,7 +265,7 @@ class VectorSpace(Space):
 
     def contains(self, value: Any) -> bool:
         """Return whether a value is a list of ``width`` numbers whose norm is within the bound."""
-        row = self._row_or_rule(value)
+        row = value_or_rule(value, self._object_row, _NOT_NUMBERS)
         if row is None or isinstance(row, str) or not np.isfinite(row).all():
             return False
         parts = self.parts(row[None, :])

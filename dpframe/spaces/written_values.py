@@ -21,16 +21,11 @@ import pyarrow.compute as pc
 from dpframe.errors import ColumnError
 from dpframe.spaces.base import Space
 from dpframe.spaces.object_reading import KINDS, LEADING_ZEROS
-from dpframe.spaces.python_values import nanoseconds
+from dpframe.spaces.python_values import PYTHON_KINDS, common_kind, to_ticks
 
-_BOOLEAN = r"^(?i:true|false)$"
-_WHOLE = r"^[+-]?(0|[1-9][0-9]{0,18})$"
-_NUMBER = r"^[+-]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,4})?$"
 _SHORT_WHOLE = r"^[+-]?0*[0-9]{1,18}$"
 _ANY_WHOLE = r"^[+-]?[0-9]+$"
 _ANY_NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?$"
-_DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
-_TIME = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,9})?)?(Z|[+-][0-9]{2}:?[0-9]{2})?$"
 _FIGURE = (
     r"^[+-]?[$€£¥]?[+-]?[0-9][0-9.,:/ -]*([T ][0-9][0-9.:]*(Z| ?[+-][0-9:]+)?)?( ?([%$€£¥]|[AaPp][Mm]))?$|"
     r"^[0-9]{4}[- ]?[QWqw][0-9]{1,2}$"
@@ -39,14 +34,9 @@ _FIGURE = (
 WRITTEN_KINDS = (*KINDS, LEADING_ZEROS)
 """Kinds of values that are written as text, by name. The list is public."""
 
-_KIND_PATTERNS = (
-    ("boolean", _BOOLEAN),
-    ("whole number", _WHOLE),
-    ("number", _NUMBER),
-    ("date", _DATE),
-    ("timestamp", _TIME),
-    (LEADING_ZEROS, _ANY_NUMBER),
-)
+_KIND_PATTERNS = {kind.name: kind.pattern for kind in PYTHON_KINDS.values() if kind.pattern} | {
+    LEADING_ZEROS: _ANY_NUMBER
+}
 """Patterns of kinds; the first match counts. Digits with leading zeros are codes: as numbers they lose the zeros."""
 
 
@@ -55,7 +45,7 @@ def written_kind_counts(texts: pa.Array) -> npt.NDArray[np.int64]:
     entries, indices = _split_distinct(texts)
     is_empty = is_blank(texts)
     kinds = np.full(len(entries), WRITTEN_KINDS.index("text"), dtype=np.int64)
-    for name, pattern in reversed(_KIND_PATTERNS):
+    for name, pattern in reversed(_KIND_PATTERNS.items()):
         kinds[_matches(entries, pattern)] = WRITTEN_KINDS.index(name)
     counts = np.bincount(kinds[indices[~is_empty]], minlength=len(WRITTEN_KINDS))
     counts[WRITTEN_KINDS.index("null")] += int(is_empty.sum())
@@ -71,23 +61,14 @@ def read_as_written(texts: Sequence[pa.Array]) -> list[pa.Array]:
     """
     counts = sum(map(written_kind_counts, texts), np.zeros(len(WRITTEN_KINDS), dtype=np.int64))
     kinds = {kind for kind, count in zip(WRITTEN_KINDS, counts, strict=True) if count and kind != "null"}
-    type_ = next((type_ for names, type_ in _TYPES_BY_KINDS if kinds and kinds <= names), pa.string())
+    kind = common_kind(kinds - {"date"} if "timestamp" in kinds else kinds)
+    type_ = pa.string() if kind is None else kind.type
     arrays = [read_written(array, type_) for array in texts]
     # Impossible dates are text.
     has_losses = any(
         (np.asarray(array.is_null()) & ~is_blank(text)).any() for array, text in zip(arrays, texts, strict=True)
     )
     return [read_written(array, pa.string()) for array in texts] if has_losses else arrays
-
-
-_TYPES_BY_KINDS = (
-    ({"boolean"}, pa.bool_()),
-    ({"whole number"}, pa.int64()),
-    ({"whole number", "number"}, pa.float64()),
-    ({"date"}, pa.date32()),
-    ({"date", "timestamp"}, pa.timestamp("us")),
-)
-"""Types of values that are written as text, by the kinds of their writing."""
 
 
 def read_written(texts: pa.Array, type_: pa.DataType) -> pa.Array:
@@ -123,9 +104,9 @@ def are_figures(texts: pa.Array) -> bool:
     [True, True, True, False, False]
     """
     entries, indices = _split_distinct(texts)
-    is_number = _matches(entries, _NUMBER)
+    is_number = _matches(entries, _KIND_PATTERNS["number"])
     is_code = _matches(entries, _ANY_NUMBER) & ~is_number
-    is_figure = (_matches(entries, _FIGURE) & ~is_code) | is_number | _matches(entries, _BOOLEAN)
+    is_figure = (_matches(entries, _FIGURE) & ~is_code) | is_number | _matches(entries, _KIND_PATTERNS["boolean"])
     return bool(is_figure[indices].all())
 
 
@@ -186,7 +167,7 @@ def _select_matches(entries: pa.Array, pattern: str) -> pa.Array:
 
 
 def _read_booleans(entries: pa.Array) -> pa.Array:
-    return pc.equal(pc.utf8_lower(_select_matches(entries, _BOOLEAN)), "true")
+    return pc.equal(pc.utf8_lower(_select_matches(entries, _KIND_PATTERNS["boolean"])), "true")
 
 
 def _read_wholes(entries: pa.Array) -> pa.Array:
@@ -219,18 +200,16 @@ def _read_floats(entries: pa.Array) -> pa.Array:
 
 def _read_times(entries: pa.Array) -> pa.Array:
     """Return moments; impossible dates are null."""
-    fits = _matches(entries, _TIME) | _matches(entries, _DATE)
+    fits = _matches(entries, _KIND_PATTERNS["timestamp"]) | _matches(entries, _KIND_PATTERNS["date"])
     moments = [_to_micros(text) if fit else None for text, fit in zip(entries.to_pylist(), fits, strict=True)]
     return pa.array(moments, pa.timestamp("us"))
 
 
 def _to_micros(text: str) -> int | None:
     """Return a moment in microseconds since 1970, in UTC."""
-    try:
-        ticks = nanoseconds(dt.datetime.fromisoformat(text), duration=False)
-    except ValueError:  # the 31st of February
-        return None
-    return None if ticks is None else ticks // 1000
+    with contextlib.suppress(ValueError):  # the 31st of February
+        return to_ticks(dt.datetime.fromisoformat(text), pa.timestamp("us"))
+    return None
 
 
 _READERS: list[tuple[Callable[[pa.DataType], bool], Callable[[pa.Array], pa.Array]]] = [

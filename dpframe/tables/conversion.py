@@ -72,7 +72,7 @@ class Conversion:
             tables = self.tables.measured()
             digest = self.digest.hexdigest(tables)
             info = ReleaseInfo(self.plan, rows, digest, table_rows, self.measured, tables, self.part)
-            writer.describe(self.form.metadata(info))
+            writer.describe(self.form.metadata(info.to_json()))
         return info
 
     def _release_batches(self) -> Generator[Batch, None, None]:

@@ -21,10 +21,10 @@ from dpframe.errors import ColumnError, ParameterError
 from dpframe.noise.keystream import U64
 from dpframe.plan.plan import Plan
 from dpframe.spaces import Space, as_arrow
+from dpframe.spaces.columns import elements
 from dpframe.spaces.entries import Entries
 from dpframe.spaces.field import Field
 from dpframe.spaces.object_reading import read_as
-from dpframe.spaces.python_values import elements
 from dpframe.tables.info import METADATA_KEY, arrow_metadata, keep_text, kept_text, metadata_text
 from dpframe.tables.persons import row_counts
 from dpframe.tables.table import SHUFFLED, Codes, Counters, Spaces, located

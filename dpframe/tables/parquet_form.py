@@ -17,7 +17,7 @@ from dpframe.plan.plan import Plan
 from dpframe.spaces import Space
 from dpframe.spaces.field import is_open
 from dpframe.tables.batches import Batch, indexed
-from dpframe.tables.info import ReleaseInfo, arrow_metadata
+from dpframe.tables.info import arrow_metadata
 from dpframe.tables.types import as_stored, coded_type, is_list, is_text, output_type, plain_type
 
 ROW_GROUP_ROWS = 1 << 19
@@ -139,9 +139,9 @@ class ParquetForm:
             {"index_columns": [], "column_indexes": [], "columns": columns, "pandas_version": pd.__version__}
         )
 
-    def metadata(self, info: ReleaseInfo) -> dict[str, str]:
-        """Return fresh file metadata: the plan, pandas' dtypes, and the schema that readers shall see."""
-        metadata = arrow_metadata(info.to_json()) | {"pandas": self.pandas_metadata}
+    def metadata(self, description: str) -> dict[str, str]:
+        """Return fresh file metadata: a release's description, pandas' dtypes, and the schema that readers see."""
+        metadata = arrow_metadata(description) | {"pandas": self.pandas_metadata}
         schema = self.seen.with_metadata(metadata)
         return metadata | {"ARROW:schema": base64.b64encode(schema.serialize().to_pybytes()).decode()}
 

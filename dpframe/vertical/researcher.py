@@ -163,7 +163,7 @@ class Researcher:
             tables = self._collect_tables([pads[member.name].header for member in members])
             table_rows = None if run.plan.sample is None else run.plan.n
             info = ReleaseInfo(run.plan, rows, digest.hexdigest(tables), table_rows, False, tables)
-            writer.describe(form.metadata(info))
+            writer.describe(form.metadata(info.to_json()))
             describe(info.to_json())
         return info
 

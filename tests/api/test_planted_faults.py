@@ -81,7 +81,7 @@ def test_planted_faults_are_found(face):
     """On a table of six rows, most of whose edits touch what the fault hangs on."""
     table = pa.Table.from_pandas(CENSUS.head(6), preserve_index=False)
     found = replayed(
-        table, dpf.plan(table, 2.0, 1e-4, spaces=SPACES, nulls="impute", measure=None), 120, 0, faces={"planted": face}
+        table, dpf.plan(table, 2.0, 1e-4, spaces=SPACES, nulls="impute", measure=None), {"planted": face}, 120, 0
     )
     assert not found.ok
     assert any(PLANTED[face] in failure for failure in found.failures), str(found)

@@ -242,3 +242,19 @@ def test_whole_numbers_that_sixteen_bits_do_not_hold_are_no_categories_of_such_a
         with pytest.raises(ColumnError, match="a list of int64 categories cannot hold"):
             space.encode(column)
     assert Categorical([0, -32768]).encode(column).tolist() == [1]
+
+
+def test_no_metaclass_decides_how_an_object_is_read():
+    class Metaclass(type):
+        def __eq__(cls, other):
+            raise RuntimeError("swordfish")
+
+        __hash__ = __eq__
+
+    class Whole(int, metaclass=Metaclass):
+        pass
+
+    values = np.fromiter([Whole(3), 4], dtype=object, count=2)
+    assert Integer(0, 9).encode(values).tolist() == [3, 4]
+    assert Integer(0, 9).encode(values, tolerant=True).tolist() == [3, 4]
+    assert as_arrow(list(values)).to_pylist() == [3, 4]
