@@ -11,7 +11,7 @@ import pandas as pd
 
 import dpframe as dpf
 from dpframe.noise.keystream import Keystream
-from dpframe.tables.release import order_words, release
+from dpframe.release.rows import order_words, release
 from dpframe.totals.counts import noisy
 
 EPSILON, DELTA = 1.0, 0.05

@@ -9,8 +9,8 @@ import numpy as np
 
 from dpframe.noise.keystream import Keystream
 from dpframe.plan.plan import Plan
+from dpframe.release.rows import release
 from dpframe.spaces import Nullable, Product, Space, Subset
-from dpframe.tables.release import release
 
 
 def far_apart(space: Space) -> list[tuple[int, int]]:

@@ -20,8 +20,8 @@ from hypothesis import settings
 from other_systems import AWAY, take_away
 
 import dpframe as dpf
-from dpframe.api import budgets
-from dpframe.api.answers import asking
+from dpframe.queries import base as asking
+from dpframe.release import budgets
 
 # The same examples in every run of CI, fresh ones elsewhere: half as many in a run of the fast tier, since runs add up.
 # A few for further Pythons. A busy machine fails no test.

@@ -21,9 +21,9 @@ from dpframe.inference.cost import GaussianNoise, Spending
 from dpframe.noise.gaussian import Ints, gaussian_table
 from dpframe.noise.keystream import ColumnStream, Keystream
 from dpframe.plan.plan import Plan
+from dpframe.release.noisy_tables import Tables
 from dpframe.spaces import Space
 from dpframe.spaces.arrays import FloatArray
-from dpframe.tables.noisy_tables import Tables
 from dpframe.totals.counts import OfColumn, Values
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 import dpframe as dpf
-from dpframe.tables.info import ReleaseInfo
+from dpframe.release.info import ReleaseInfo
 from dpframe.vertical import Curator, Identity, Researcher, Run, Server, new_run
 from dpframe.vertical.messages import Message
 

@@ -20,9 +20,9 @@ from typing import Any
 
 from dpframe import Ledger
 from dpframe.accounting.gaussian_dp import Step
-from dpframe.api.ledger import job_keys
 from dpframe.cli import main
 from dpframe.errors import BudgetExceeded, LedgerError
+from dpframe.ledger import job_keys
 
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["dpframe", "dpframe.cli.main"])

@@ -20,9 +20,9 @@ from dpframe.estimate.measured_tables import MeasuredTables
 from dpframe.estimate.model import Models
 from dpframe.estimate.synthetic import Synthesizer
 from dpframe.plan.measures import MeasuredTable
-from dpframe.tables.noisy_tables import measured_tables
-from dpframe.tables.release import Digest, permutation, release
-from dpframe.tables.released import Source
+from dpframe.release.noisy_tables import measured_tables
+from dpframe.release.reader import Source
+from dpframe.release.rows import Digest, permutation, release
 
 
 def codes_of(safe: Any, names: Sequence[str], plan: Plan | None = None) -> Mapping[str, npt.NDArray[Any]]:

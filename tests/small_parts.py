@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dpframe.tables import conversion, parquet_form, spill
+from dpframe.release import conversion, spill
+from dpframe.tables import parquet_form
 
 SIZES = {
     "group_rows": (parquet_form, "ROW_GROUP_ROWS"),

@@ -13,7 +13,7 @@ from processes import key_file, key_folder
 
 import dpframe as dpf
 from dpframe import disk
-from dpframe.api.ledger import job_keys
+from dpframe.ledger import job_keys
 
 KEY = bytes(range(32))
 CASES = [*((one,) for one in AWAY), tuple(AWAY)]

@@ -137,7 +137,7 @@ few.dp.sanitize(epsilon=4, delta=1e-6, spaces={"sex": ["f", "m"], "age": (0, 199
 print([m for m in ("scipy", "sklearn") if m in sys.modules])
 frame = dpf.datasets.make_census(2_000, columns=["sex", "age", "hobbies"])
 safe = frame.dp.sanitize(epsilon=4, delta=1e-6, key=bytes(32))
-print([m for m in ("dpframe.estimate", "dpframe.api.report") if m in sys.modules])
+print([m for m in ("dpframe.estimate", "dpframe.report") if m in sys.modules])
 safe.dp.value_counts("sex"), safe.dp.quantile("age"), safe.dp.support("hobbies"), safe.dp.count({"age": (20, 40)})
 print([m for m in ("scipy.stats", "sklearn") if m in sys.modules])
 """

@@ -10,21 +10,21 @@ from typing import Any, Unpack
 
 from dpframe.api.curator_check import CuratorCheck, check
 from dpframe.api.expectation import draft_spaces, expect
-from dpframe.api.expected_errors import Expectation
-from dpframe.api.options import PlanOptions, documented
-from dpframe.api.report.record import Record, record_of
-from dpframe.api.report.report import Report
 from dpframe.api.verbs import EXAMPLES, FrameVerbs
-from dpframe.api.verify import verify
 from dpframe.errors import NotSanitizedError, did_you_mean, refusing_misfit_calls
 from dpframe.estimate import Estimates
 from dpframe.inference.drafted import DraftedSpaces
 from dpframe.plan.certificate import Certificate
 from dpframe.plan.notebook import notebook_html
+from dpframe.plan.options import PlanOptions, documented
 from dpframe.plan.plan import Plan
+from dpframe.proofs.verify import verify
+from dpframe.release.expected_errors import Expectation
+from dpframe.release.info import NUMBERS, ReleaseExplanation, ReleaseInfo
+from dpframe.release.reader import read_info
+from dpframe.report.record import Record, record_of
+from dpframe.report.report import Report
 from dpframe.tables.frames import release_text
-from dpframe.tables.info import NUMBERS, ReleaseExplanation, ReleaseInfo
-from dpframe.tables.released import read_info
 
 _EXTREMES = "the least and the largest value are single rows'; the plan's spaces have public bounds, see quantile"
 _INSTEAD = {

@@ -16,13 +16,13 @@ import pyarrow.parquet as pq
 
 from dpframe.accounting.audit import AuditResult, Sampler
 from dpframe.accounting.audit import audit as bounded
-from dpframe.api.planning import check_plan
-from dpframe.api.replay import Face, ReplayAudit, replayed
 from dpframe.api.verbs import sanitize
 from dpframe.channels import Mechanism
 from dpframe.errors import ParameterError
 from dpframe.noise.keystream import Keystream
 from dpframe.plan.plan import Plan
+from dpframe.proofs.replay import Face, ReplayAudit, replayed
+from dpframe.release.planning import check_plan
 from dpframe.tables.inputs import open_input
 
 CONFIDENCE = 1 - 1e-6

@@ -13,9 +13,6 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpframe.api.job import of_persons
-from dpframe.api.options import checked as checked_options
-from dpframe.api.planning import Request, check_lists, raw_frame
 from dpframe.api.verbs import sanitize
 from dpframe.errors import ColumnError, ParameterError, name_list
 from dpframe.estimate import Estimates
@@ -23,8 +20,11 @@ from dpframe.forecast.forecast import BINNED, OF_PAIRS
 from dpframe.plan.build import build_plan
 from dpframe.plan.declared import infer_spaces
 from dpframe.plan.notebook import notebook_html
+from dpframe.plan.options import checked as checked_options
 from dpframe.plan.plan import Plan
 from dpframe.plan.words import digits
+from dpframe.release.job import of_persons
+from dpframe.release.planning import Request, check_lists, raw_frame
 from dpframe.spaces import Space
 from dpframe.spaces.base import decoded
 from dpframe.tables.frames import Frame, wrap

@@ -6,12 +6,12 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any, Unpack
 
-from dpframe.api.expected_errors import Expectation
-from dpframe.api.options import PlanOptions, documented
-from dpframe.api.planning import CheckedRequest, Request
 from dpframe.errors import ParameterError, name_list
 from dpframe.inference.drafted import DraftedSpaces, drafted
+from dpframe.plan.options import PlanOptions, documented
 from dpframe.plan.threads import one_thread
+from dpframe.release.expected_errors import Expectation
+from dpframe.release.planning import CheckedRequest, Request
 from dpframe.tables.frames import wrap
 from dpframe.tables.inputs import open_input
 from dpframe.tables.table import Table

@@ -9,13 +9,14 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
-from dpframe.api.options import check_codec
 from dpframe.errors import ColumnError, DpframeError, FileError, NotSanitizedError, ParameterError
+from dpframe.plan.options import check_codec
 from dpframe.plan.plan import Plan
-from dpframe.tables.info import METADATA_KEY, ReleaseInfo, arrow_metadata, keep_text, kept_text, metadata_text
+from dpframe.release.info import ReleaseInfo
+from dpframe.release.reader import Source, read_info, warn_of_lost_tables
 from dpframe.tables.inputs import open_input
+from dpframe.tables.metadata import METADATA_KEY, arrow_metadata, keep_text, kept_text, metadata_text
 from dpframe.tables.parquet_reader import to_pandas
-from dpframe.tables.released import Source, read_info, warn_of_lost_tables
 from dpframe.tables.sinks import Sink
 from dpframe.tables.types import without_listed_times
 

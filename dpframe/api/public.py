@@ -9,15 +9,12 @@ from collections.abc import Iterator
 if typing.TYPE_CHECKING:
     from dpframe import datasets, errors
     from dpframe.accounting.budget import Budget
-    from dpframe.api.answers.queries import Queries
     from dpframe.api.audits import audit
     from dpframe.api.expectation import draft_spaces, expect
     from dpframe.api.files import attach, read, write
-    from dpframe.api.ledger.ledger import Ledger
     from dpframe.api.synthetic_parquet import fidelity
     from dpframe.api.transformer import Sanitizer
     from dpframe.api.verbs import plan, read_parquet, sanitize, sanitize_parquet
-    from dpframe.api.verify import verify
     from dpframe.errors import (
         BudgetExceeded,
         ColumnError,
@@ -33,8 +30,11 @@ if typing.TYPE_CHECKING:
     )
     from dpframe.estimate import Estimates
     from dpframe.inference.drafted import DraftedSpaces
+    from dpframe.ledger.ledger import Ledger
     from dpframe.plan.plan import Plan
     from dpframe.plan.rules import Follows, Implies, Ordered
+    from dpframe.proofs.verify import verify
+    from dpframe.queries.queries import Queries
     from dpframe.spaces import (
         Boolean,
         Categorical,
@@ -103,7 +103,7 @@ _NAMES = {
     "api.audits": "audit",
     "api.expectation": "draft_spaces expect",
     "api.files": "attach read write",
-    "api.answers.queries": "Queries",
+    "queries.queries": "Queries",
     "api.synthetic_parquet": "fidelity",
     "api.transformer": "Sanitizer",
     "api.verbs": "plan read_parquet sanitize sanitize_parquet",
@@ -113,11 +113,11 @@ _NAMES = {
     ),
     "estimate": "Estimates",
     "inference.drafted": "DraftedSpaces",
-    "api.ledger.ledger": "Ledger",
+    "ledger.ledger": "Ledger",
     "plan.plan": "Plan",
     "plan.rules": "Follows Implies Ordered",
     "spaces": "Boolean Categorical Curve Datetime Integer Nullable Ordinal Product Real Subset Vector",
-    "api.verify": "verify",
+    "proofs.verify": "verify",
 }
 """The public names of each module, which is imported when one of its names is first used."""
 
@@ -131,8 +131,8 @@ _RARE = {
     ),
     "plan.certificate": "Certificate",
     "plan.columns": "Column Group",
-    "tables.info": "ReleaseInfo",
-    "api.report.report": "Report",
+    "release.info": "ReleaseInfo",
+    "report.report": "Report",
 }
 """Names that few need, which are found here as well as in their modules, and are not listed."""
 

@@ -13,11 +13,11 @@ from dpframe.errors import NotSanitizedError
 from dpframe.estimate import Estimates
 from dpframe.estimate.estimates import synthetic_batches
 from dpframe.plan.plan import Plan
+from dpframe.release.conversion import Progress
 from dpframe.tables.batches import Writer
-from dpframe.tables.conversion import Progress
 from dpframe.tables.files import BATCH_ROWS
-from dpframe.tables.info import metadata_text
 from dpframe.tables.inputs import open_input
+from dpframe.tables.metadata import metadata_text
 from dpframe.tables.sinks import Sink, check_target
 
 

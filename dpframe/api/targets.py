@@ -18,14 +18,14 @@ import numpy as np
 
 from dpframe.accounting.budget import Budget, check_epsilon
 from dpframe.accounting.gaussian_dp import SLACK, Step, promise_step, step_epsilon
-from dpframe.api.budgets import ReleaseBudget
-from dpframe.api.job import of_persons
-from dpframe.api.options import PlanOptions, check_names, checked, documented
-from dpframe.api.planning import CheckedRequest, Request, built, promise_of, wish_of
 from dpframe.errors import ParameterError, name_list, tuple_label
 from dpframe.forecast.forecast import MOST_CELLS, Forecast
 from dpframe.plan.measuring import FEWEST, Wish
+from dpframe.plan.options import PlanOptions, check_names, checked, documented
 from dpframe.plan.plan import Plan
+from dpframe.release.budgets import ReleaseBudget
+from dpframe.release.job import of_persons
+from dpframe.release.planning import CheckedRequest, Request, built, promise_of, wish_of
 from dpframe.spaces import Space
 from dpframe.tables.frames import wrap
 from dpframe.tables.table import Table

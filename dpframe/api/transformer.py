@@ -17,16 +17,16 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from dpframe.api.budgets import ReleaseBudget
-from dpframe.api.job import carry_out, drawn
-from dpframe.api.ledger.account import INFERENCE, Cost, OpenAccount
-from dpframe.api.options import DEFAULTS, PlanOptions
-from dpframe.api.planning import Request
-from dpframe.api.repeated_rows import ReleasedRows, column_hashes
 from dpframe.channels import Mechanism
 from dpframe.errors import ParameterError, PrivacyLeakWarning, SeededReleaseWarning, warn
 from dpframe.inference.drafted import DraftedSpaces
+from dpframe.ledger.account import INFERENCE, Cost, OpenAccount
+from dpframe.plan.options import DEFAULTS, PlanOptions
 from dpframe.plan.plan import Plan
+from dpframe.release.budgets import ReleaseBudget
+from dpframe.release.job import carry_out, drawn
+from dpframe.release.planning import Request
+from dpframe.release.repeated_rows import ReleasedRows, column_hashes
 from dpframe.spaces.object_reading import floated
 from dpframe.tables.frames import Frame, wrap
 from dpframe.tables.table import Codes, Table

@@ -14,26 +14,26 @@ from typing import Any, Unpack
 import pandas as pd
 import pyarrow as pa
 
-from dpframe.api.budgets import ReleaseBudget, budget_of_input, done_before
 from dpframe.api.files import as_table, read, write
-from dpframe.api.identity import table_digest
-from dpframe.api.job import Ready, carry_out, drawn, planned
-from dpframe.api.ledger.account import OpenAccount
-from dpframe.api.options import PlanOptions, as_method_of, check_codec, documented
-from dpframe.api.planning import CheckedRequest, Request
 from dpframe.api.targets import TargetPlans, check_alone
 from dpframe.errors import ParameterError, RepeatedReleaseWarning, check_whole, refusing_misfit_calls, warn
+from dpframe.ledger.account import OpenAccount
+from dpframe.plan.options import PlanOptions, as_method_of, check_codec, documented
 from dpframe.plan.plan import Plan
+from dpframe.release.budgets import ReleaseBudget, budget_of_input, done_before
+from dpframe.release.conversion import Conversion, Progress
+from dpframe.release.identity import table_digest
+from dpframe.release.info import ReleaseInfo
+from dpframe.release.job import Ready, carry_out, drawn, planned
+from dpframe.release.planning import CheckedRequest, Request
+from dpframe.release.staged import is_read_in_parts, staged
 from dpframe.spaces import Space
 from dpframe.spaces.field import is_open
 from dpframe.spaces.written_values import written_text
 from dpframe.tables.batches import usual_threads
-from dpframe.tables.conversion import Conversion, Progress
 from dpframe.tables.files import BATCH_ROWS, FileInput
 from dpframe.tables.frames import Frame, wrap
-from dpframe.tables.info import ReleaseInfo
 from dpframe.tables.sinks import Sink, check_place, check_target
-from dpframe.tables.staged import is_read_in_parts, staged
 from dpframe.tables.table import Table, engine_of
 
 

@@ -9,14 +9,14 @@ from typing import Annotated
 import pandas as pd
 import typer
 
-from dpframe.api.ledger import job_keys
-from dpframe.api.ledger.account import OpenAccount
-from dpframe.api.ledger.currencies import enough_for, yearly
-from dpframe.api.ledger.ledger import Ledger
 from dpframe.cli.groups import Commands
 from dpframe.cli.shared import AsJson, argument, option
 from dpframe.cli.terminal import to_one_line
 from dpframe.errors import ParameterError
+from dpframe.ledger import job_keys
+from dpframe.ledger.account import OpenAccount
+from dpframe.ledger.currencies import enough_for, yearly
+from dpframe.ledger.ledger import Ledger
 from dpframe.plan.plan import Plan
 
 app = typer.Typer(

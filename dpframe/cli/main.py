@@ -21,16 +21,7 @@ from typing import Annotated, Any
 import typer
 
 from dpframe.api import verbs
-from dpframe.api import verify as proving
-from dpframe.api.budgets import done_before
 from dpframe.api.expectation import expected
-from dpframe.api.expected_errors import expected_of
-from dpframe.api.ledger.account import OpenAccount
-from dpframe.api.ledger.currencies import difference, enough_for, yearly
-from dpframe.api.ledger.ledger import Account
-from dpframe.api.options import PlanOptions
-from dpframe.api.planning import Request
-from dpframe.api.report.report import Report
 from dpframe.api.targets import TargetPlans, check_alone
 from dpframe.cli.check import audit, check
 from dpframe.cli.demo import demo
@@ -60,12 +51,21 @@ from dpframe.cli.vertical import app as vertical_app
 from dpframe.cli.words import to_options_text
 from dpframe.disk import JSON, WEB_PAGE, atomic
 from dpframe.errors import BudgetExceeded, DpframeError, NotSanitizedError, ParameterError, check_whole, name_list
+from dpframe.ledger.account import OpenAccount
+from dpframe.ledger.currencies import difference, enough_for, yearly
+from dpframe.ledger.ledger import Account
+from dpframe.plan.options import PlanOptions
 from dpframe.plan.plan import Plan
 from dpframe.plan.words import KEPT, introduction, table_text
+from dpframe.proofs import verify as proving
+from dpframe.release.budgets import done_before
+from dpframe.release.expected_errors import expected_of
+from dpframe.release.info import ReleaseInfo
+from dpframe.release.planning import Request
+from dpframe.release.reader import read_info
+from dpframe.report.report import Report
 from dpframe.tables.files import sidecar
-from dpframe.tables.info import ReleaseInfo
 from dpframe.tables.inputs import format_of, open_input
-from dpframe.tables.released import read_info
 
 app = typer.Typer(
     name="dpframe",

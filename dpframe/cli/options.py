@@ -1,4 +1,4 @@
-"""The options of a plan on the command line: each option of `dpframe.api.options` as text of a shell."""
+"""The options of a plan on the command line: each option of `dpframe.plan.options` as text of a shell."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import Annotated, Any
 
 import typer
 
-from dpframe.api.options import OPTIONS, Option
 from dpframe.cli.spaces import SpaceOptions, add_space_options, read_spaces
 from dpframe.errors import FileError, ParameterError
+from dpframe.plan.options import OPTIONS, Option
 from dpframe.plan.rules import as_rules
 
 

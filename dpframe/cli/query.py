@@ -11,7 +11,6 @@ from typing import Annotated, Any
 import pandas as pd
 import typer
 
-from dpframe.api.answers.queries import Queries
 from dpframe.cli.estimate import stack_cells, suggest_by
 from dpframe.cli.pipes import Source
 from dpframe.cli.shared import (
@@ -29,6 +28,7 @@ from dpframe.cli.shared import (
 from dpframe.cli.spaces import SpaceOptions, add_space_options, read_spaces
 from dpframe.cli.terminal import to_one_line
 from dpframe.errors import ParameterError, did_you_mean
+from dpframe.queries.queries import Queries
 
 
 @dataclass(frozen=True)

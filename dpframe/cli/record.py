@@ -8,15 +8,15 @@ from typing import Annotated
 
 import typer
 
-from dpframe.api.report.record import record_of
 from dpframe.cli.pipes import Source, check_text_target, describe_replacement
 from dpframe.cli.shared import option
 from dpframe.disk import YAML
 from dpframe.errors import NotSanitizedError, name_list
 from dpframe.plan.certificate import Certificate
-from dpframe.tables.info import ReleaseInfo
+from dpframe.release.info import ReleaseInfo
+from dpframe.release.reader import read_info
+from dpframe.report.record import record_of
 from dpframe.tables.inputs import open_input
-from dpframe.tables.released import read_info
 
 
 def record(

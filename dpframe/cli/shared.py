@@ -9,9 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
-from dpframe.api.ledger.account import TOGETHER
-from dpframe.api.ledger.ledger import Account, Ledger
 from dpframe.errors import ParameterError
+from dpframe.ledger.account import TOGETHER
+from dpframe.ledger.ledger import Account, Ledger
 from dpframe.spaces.declare import two_numbers
 
 

@@ -8,12 +8,12 @@ from typing import Annotated
 
 import typer
 
-from dpframe.api.ledger.ledger import Ledger
 from dpframe.cli.groups import Commands
 from dpframe.cli.shared import AsJson, Dataset, LedgerFile, argument, option
 from dpframe.cli.spaces import read_spaces
 from dpframe.cli.terminal import to_one_line
 from dpframe.errors import ParameterError
+from dpframe.ledger.ledger import Ledger
 from dpframe.vertical.curator import Curator
 from dpframe.vertical.keys import PUBLIC, SHARED, SIGNING, Identity, read_public
 from dpframe.vertical.researcher import Researcher

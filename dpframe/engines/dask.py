@@ -16,7 +16,6 @@ import numpy as np
 import pandas as pd
 
 from dpframe.api.accessor import DpAccessor
-from dpframe.api.options import as_method_of
 from dpframe.api.public import Plan
 from dpframe.engines.chosen import RepeatReader, RowCounts
 from dpframe.engines.forms import OutputForm, PandasForm, ReadForm
@@ -36,8 +35,9 @@ from dpframe.engines.table import EngineTable, Outcome, check_id, check_unique
 from dpframe.engines.verbs import Verbs
 from dpframe.engines.work import Pieces
 from dpframe.errors import DpframeError, ParameterError
+from dpframe.plan.options import as_method_of
+from dpframe.release.info import ReleaseInfo
 from dpframe.tables.frames import PandasFrame, wrap
-from dpframe.tables.info import ReleaseInfo
 from dpframe.tables.parquet_form import ParquetForm
 from dpframe.tables.parquet_reader import ParquetInput
 from dpframe.tables.persons import Counts

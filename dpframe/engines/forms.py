@@ -13,10 +13,11 @@ import pyarrow.parquet as pq
 
 from dpframe.api.files import as_table
 from dpframe.api.public import Plan
+from dpframe.release.info import ReleaseInfo
 from dpframe.spaces import as_arrow as arrow_array
 from dpframe.tables.batches import Batch, length, row_groups
 from dpframe.tables.frames import ArrowFrame, Frame, PandasFrame
-from dpframe.tables.info import METADATA_KEY, ReleaseInfo, arrow_metadata
+from dpframe.tables.metadata import METADATA_KEY, arrow_metadata
 from dpframe.tables.parquet_form import ParquetForm
 from dpframe.tables.parquet_reader import with_signed_indices
 from dpframe.tables.table import SHUFFLED

@@ -14,12 +14,6 @@ from typing import IO, Any, TypeVar
 
 import numpy as np
 
-from dpframe.api.budgets import ReleaseBudget, budget_of_input
-from dpframe.api.job import Ready, carry_out, planned
-from dpframe.api.ledger.account import Cost, OpenAccount
-from dpframe.api.ledger.draws import Draws
-from dpframe.api.ledger.job_keys import check_not_interrupted, job_name
-from dpframe.api.planning import Request
 from dpframe.api.public import Plan
 from dpframe.disk import new_file
 from dpframe.engines.chosen import check_places
@@ -28,10 +22,16 @@ from dpframe.engines.staging import WrittenFile, stage_release, write_error, wri
 from dpframe.engines.table import EngineTable, Outcome, unwrap_outcomes
 from dpframe.engines.work import CHANGED, Bucket, FirstPass, Pieces, Seal, Work
 from dpframe.errors import FileError, ParameterError
-from dpframe.tables.info import ReleaseInfo
-from dpframe.tables.noisy_tables import Tables
-from dpframe.tables.order_watch import warn_of
-from dpframe.tables.release import Selection
+from dpframe.ledger.account import Cost, OpenAccount
+from dpframe.ledger.draws import Draws
+from dpframe.ledger.job_keys import check_not_interrupted, job_name
+from dpframe.release.budgets import ReleaseBudget, budget_of_input
+from dpframe.release.info import ReleaseInfo
+from dpframe.release.job import Ready, carry_out, planned
+from dpframe.release.noisy_tables import Tables
+from dpframe.release.order_watch import warn_of
+from dpframe.release.planning import Request
+from dpframe.release.rows import Selection
 from dpframe.tables.table import check_columns
 
 Block = tuple[str, int, int]

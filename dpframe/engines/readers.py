@@ -15,8 +15,8 @@ from dpframe.errors import ColumnError, FileError
 from dpframe.noise.keystream import U64, derived_key
 from dpframe.tables.files import BATCH_ROWS
 from dpframe.tables.frames import ArrowFrame, PandasFrame
-from dpframe.tables.info import arrow_metadata
 from dpframe.tables.inputs import open_input
+from dpframe.tables.metadata import arrow_metadata
 from dpframe.tables.parquet_reader import ParquetInput
 from dpframe.tables.persons import person_words
 

@@ -15,7 +15,6 @@ from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 from urllib.parse import unquote, urlparse
 
-from dpframe.api.options import check_codec
 from dpframe.api.public import Plan
 from dpframe.engines.forms import ArrowForm, OutputForm
 from dpframe.engines.job import PreparedRelease
@@ -27,11 +26,13 @@ from dpframe.engines.table import EngineTable, Outcome, check_id, check_unique
 from dpframe.engines.verbs import Verbs
 from dpframe.engines.work import Pieces
 from dpframe.errors import DpframeError, FileError, NotSanitizedError, ParameterError
+from dpframe.plan.options import check_codec
+from dpframe.release.info import ReleaseInfo
+from dpframe.release.reader import read_info
 from dpframe.tables.frames import ArrowFrame, Frame, wrap
-from dpframe.tables.info import METADATA_KEY, ReleaseInfo, arrow_metadata
+from dpframe.tables.metadata import METADATA_KEY, arrow_metadata
 from dpframe.tables.parquet_form import ParquetForm
 from dpframe.tables.parquet_reader import ParquetInput
-from dpframe.tables.released import read_info
 
 try:
     from pyspark.errors import AnalysisException, PySparkException

@@ -15,9 +15,10 @@ from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterComm
 from dpframe.engines.spark_tasks import merge_batches
 from dpframe.engines.staging import WrittenFile, check_target, publish, stage, write_part
 from dpframe.errors import FileError, NotSanitizedError
-from dpframe.tables.info import METADATA_KEY, ReleaseInfo
+from dpframe.release.info import ReleaseInfo
+from dpframe.release.reader import read_info
+from dpframe.tables.metadata import METADATA_KEY
 from dpframe.tables.parquet_form import ROW_GROUP_ROWS, ParquetForm
-from dpframe.tables.released import read_info
 
 FORMAT = "dpframe"
 

@@ -16,8 +16,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dpframe.api.job import of_persons
-from dpframe.api.planning import Request
 from dpframe.api.public import Plan
 from dpframe.engines.chosen import RepeatReader, RowCounts, check_candidates, check_places, find_candidates
 from dpframe.engines.forms import OutputForm
@@ -25,6 +23,8 @@ from dpframe.engines.readers import Reader
 from dpframe.engines.work import CHANGED, Check, FirstPass, Pieces, row_checks
 from dpframe.errors import ColumnError, DpframeError, FileError, ParameterError, name_list
 from dpframe.noise.keystream import choice_key
+from dpframe.release.job import of_persons
+from dpframe.release.planning import Request
 from dpframe.spaces import Space, as_arrow
 from dpframe.spaces.field import Field, is_open
 from dpframe.tables import persons

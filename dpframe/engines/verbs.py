@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar, Unpack
 
-from dpframe.api.job import planned
-from dpframe.api.ledger.account import OpenAccount
-from dpframe.api.options import PlanOptions, check_codec, documented
-from dpframe.api.planning import Request
 from dpframe.api.public import Plan
 from dpframe.engines.job import PreparedRelease, release_table
 from dpframe.engines.staging import check_target
 from dpframe.engines.table import EngineTable
+from dpframe.ledger.account import OpenAccount
+from dpframe.plan.options import PlanOptions, check_codec, documented
+from dpframe.release.job import planned
+from dpframe.release.planning import Request
 
 T = TypeVar("T", bound=EngineTable)
 

@@ -19,12 +19,12 @@ from dpframe.engines.forms import OutputForm
 from dpframe.errors import ColumnError, FileError
 from dpframe.noise.gaussian import Ints
 from dpframe.noise.keystream import U64, Rows, derived_key
+from dpframe.release.noisy_tables import Tables
+from dpframe.release.order_watch import Stretch, merged, stretches
+from dpframe.release.rows import Digest, Selection, order_words, rank, release
 from dpframe.spaces import Space
 from dpframe.tables.batches import Batch, joined, length, taken
 from dpframe.tables.frames import Frame
-from dpframe.tables.noisy_tables import Tables
-from dpframe.tables.order_watch import Stretch, merged, stretches
-from dpframe.tables.release import Digest, Selection, order_words, rank, release
 from dpframe.tables.row_checks import RowChecks, added, sum_bytes
 from dpframe.tables.table import Codes
 

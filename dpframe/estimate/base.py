@@ -28,10 +28,10 @@ from dpframe.observe.observation import Observation, update
 from dpframe.observe.significance import HINT_SE
 from dpframe.plan.measures import MeasuredTable
 from dpframe.plan.plan import Plan
+from dpframe.release.reader import Source
 from dpframe.spaces.arrays import FloatArray, IntArray
 from dpframe.spaces.base import line_of
 from dpframe.spaces.stretches import shares_its_step
-from dpframe.tables.released import Source
 
 _MIN_VARIANCE = float(np.finfo(np.float64).tiny)
 """Smallest variance (limit): squares of numbers below 1e-154 underflow to 0, and no standard error is 0."""

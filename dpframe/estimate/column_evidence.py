@@ -29,9 +29,9 @@ from dpframe.inference.steps import is_on_steps
 from dpframe.observe.observation import Observation, p_value, update
 from dpframe.observe.significance import DETECTION_SE
 from dpframe.plan.threads import one_thread
+from dpframe.release.reader import Source
 from dpframe.spaces import Space
 from dpframe.spaces.arrays import FloatArray
-from dpframe.tables.released import Source
 
 MOST_CELLS = 1_000
 """Cells up to which covariances are formed; with more cells, only rows count (limit of time)."""

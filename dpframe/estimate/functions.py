@@ -21,8 +21,8 @@ from dpframe.estimate.drawn_tables import CodeLimits, draw_codes
 from dpframe.estimate.posterior import TableDraws
 from dpframe.estimate.results import Results
 from dpframe.plan.rules import BoundRules
+from dpframe.release.reader import Source
 from dpframe.spaces.arrays import FloatArray
-from dpframe.tables.released import Source
 
 PROBE_ROWS = 1_000
 """Rows of random values on which a function is called to find the columns that it reads (limit of time)."""

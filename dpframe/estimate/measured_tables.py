@@ -25,7 +25,7 @@ from dpframe.observe.noisy_counts import NoisyCounts, pool
 from dpframe.plan.columns import Column
 from dpframe.plan.levels import children, has_levels, level_sizes
 from dpframe.plan.measures import OF_SETS, MeasuredTable
-from dpframe.tables.released import Source
+from dpframe.release.reader import Source
 
 COUNTED = ("one_way", "joint")
 """Kinds whose counts add up to the number of rows."""

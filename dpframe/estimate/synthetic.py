@@ -42,8 +42,8 @@ from dpframe.estimate.tables.tables import dependence_score
 from dpframe.observe.significance import DETECTION_SE
 from dpframe.plan.columns import Column
 from dpframe.plan.rules import BoundRule
+from dpframe.release.reader import SYNTHETIC, Source
 from dpframe.spaces.arrays import FloatArray, IntArray
-from dpframe.tables.released import SYNTHETIC, Source
 
 CHUNK = 16_384
 """Number of rows whose classes are drawn at once, so that their weights stay in cache (limit of memory)."""

@@ -13,7 +13,7 @@ import pandas as pd
 from dpframe.disk import atomic
 from dpframe.errors import FileError, ParameterError, check_fraction
 from dpframe.estimate.functions import bootstrap_rows, evaluate
-from dpframe.tables.released import TARGETS
+from dpframe.release.reader import TARGETS
 
 
 class SyntheticCopies(list[pd.DataFrame]):

@@ -1,1 +1,1 @@
-"""Tables in and out: frames and files, the loop that randomises their rows, and the description of a release."""
+"""Tables in and out: frames, files and streams."""

@@ -25,7 +25,7 @@ from dpframe.spaces.columns import elements
 from dpframe.spaces.entries import Entries
 from dpframe.spaces.field import Field
 from dpframe.spaces.object_reading import read_as
-from dpframe.tables.info import METADATA_KEY, arrow_metadata, keep_text, kept_text, metadata_text
+from dpframe.tables.metadata import METADATA_KEY, arrow_metadata, keep_text, kept_text, metadata_text
 from dpframe.tables.persons import row_counts
 from dpframe.tables.table import SHUFFLED, Codes, Counters, Spaces, located
 from dpframe.tables.types import (

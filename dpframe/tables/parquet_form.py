@@ -17,7 +17,7 @@ from dpframe.plan.plan import Plan
 from dpframe.spaces import Space
 from dpframe.spaces.field import is_open
 from dpframe.tables.batches import Batch, indexed
-from dpframe.tables.info import arrow_metadata
+from dpframe.tables.metadata import arrow_metadata
 from dpframe.tables.types import as_stored, coded_type, is_list, is_text, output_type, plain_type
 
 ROW_GROUP_ROWS = 1 << 19

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from dpframe.errors import FileError
 from dpframe.tables.batches import Writer
 from dpframe.tables.files import FileInput, attempt, repeated, shown
-from dpframe.tables.info import metadata_text
+from dpframe.tables.metadata import metadata_text
 from dpframe.tables.parquet_form import ParquetForm
 from dpframe.tables.types import as_coded, is_list, is_text, nests_dictionary
 

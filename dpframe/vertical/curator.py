@@ -24,18 +24,18 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpframe.api.ledger.account import Job, OpenAccount
 from dpframe.disk import atomic
 from dpframe.errors import AlreadySanitizedError, ColumnError, FileError, ParameterError
+from dpframe.ledger.account import Job, OpenAccount
 from dpframe.noise.keystream import BLOCK_BYTES, U64, Keystream, block_cipher
+from dpframe.release.info import packed
+from dpframe.release.noisy_tables import Tables
+from dpframe.release.spill import BUCKET_ROWS, Spill
 from dpframe.spaces import Space, as_arrow
 from dpframe.tables.batches import Batch, length, row_groups
 from dpframe.tables.files import FileInput
 from dpframe.tables.frames import wrap
-from dpframe.tables.info import packed
 from dpframe.tables.inputs import open_input
-from dpframe.tables.noisy_tables import Tables
-from dpframe.tables.spill import BUCKET_ROWS, Spill
 from dpframe.tables.table import Table, check_types, located
 from dpframe.tables.types import is_text
 from dpframe.vertical.keys import Identity

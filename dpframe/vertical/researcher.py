@@ -17,13 +17,13 @@ import pyarrow as pa
 
 from dpframe.errors import FileError, PlanError
 from dpframe.plan.measures import Measure, MeasuredTable
+from dpframe.release.info import ReleaseInfo, unpacked
+from dpframe.release.rows import Digest, order_words
+from dpframe.release.spill import BUCKET_ROWS, Spill
 from dpframe.tables.batches import Batch, length, row_groups, written
-from dpframe.tables.info import ReleaseInfo, unpacked
 from dpframe.tables.inputs import open_input
 from dpframe.tables.parquet_form import ParquetForm
-from dpframe.tables.release import Digest, order_words
 from dpframe.tables.sinks import Sink, check_target
-from dpframe.tables.spill import BUCKET_ROWS, Spill
 from dpframe.vertical.curator import read_fields
 from dpframe.vertical.keys import is_signed_by, mark
 from dpframe.vertical.messages import Header, Message, parse_header

@@ -23,7 +23,6 @@ from typing import Any
 
 import pandas as pd
 
-from dpframe.api.planning import promise_of
 from dpframe.disk import write_text
 from dpframe.errors import FileError, ParameterError, PlanError, name_list
 from dpframe.inference.drafted import check_reviewed
@@ -33,6 +32,7 @@ from dpframe.plan.measures import Measure
 from dpframe.plan.measuring import Wish
 from dpframe.plan.plan import Plan
 from dpframe.plan.steps import central_budget
+from dpframe.release.planning import promise_of
 from dpframe.spaces import Space, as_space
 from dpframe.spaces.json_form import check_names
 from dpframe.vertical.keys import check_public

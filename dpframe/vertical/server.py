@@ -21,7 +21,7 @@ _PERTURBED = "perturbed this run"
 
 
 def randomise_padded(codes: Batch, plan: Plan, key: bytes, first_row: int = 0) -> Batch:
-    """Return padded codes with the plan's noise; less the pads, they equal `dpframe.tables.release` of the plain codes.
+    """Return padded codes with the plan's noise; less the pads, they equal `dpframe.release.rows` of the plain codes.
 
     Sampling paper, Lemma III.1: with group noise z, (x + V) + z − V = x + z.
     """

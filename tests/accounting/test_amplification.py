@@ -24,7 +24,7 @@ import dpframe as dpf
 from dpframe.accounting.composition import row_law
 from dpframe.channels import RandomizedResponse
 from dpframe.plan.build import build_plan
-from dpframe.tables.release import release
+from dpframe.release.rows import release
 
 KEY = bytes(range(32))
 

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 import dpframe as dpf
-from dpframe.api.expected_errors import expected_of
 from dpframe.cli.main import main
+from dpframe.release.expected_errors import expected_of
 from dpframe.vertical import Identity, new_run
 
 COLUMNS = ["age", "sex", "region", "income"]

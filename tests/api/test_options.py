@@ -6,10 +6,10 @@ import pandas as pd
 import pytest
 
 import dpframe as dpf
-from dpframe.api.options import DEFAULTS, OPTIONS, PlanOptions
 from dpframe.errors import refusing_misfits
 from dpframe.estimate import Estimates
 from dpframe.plan.build import build_plan
+from dpframe.plan.options import DEFAULTS, OPTIONS, PlanOptions
 
 OF_THE_ORDER = {"shuffle", "sample", "privacy_id"}
 """Options that a step of a pipeline decides itself."""

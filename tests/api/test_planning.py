@@ -9,10 +9,10 @@ import pytest
 from conftest import KEY
 
 import dpframe as dpf
-from dpframe.api.budgets import ReleaseBudget
-from dpframe.api.job import carry_out
-from dpframe.api.ledger.account import OpenAccount
-from dpframe.api.planning import Request
+from dpframe.ledger.account import OpenAccount
+from dpframe.release.budgets import ReleaseBudget
+from dpframe.release.job import carry_out
+from dpframe.release.planning import Request
 from dpframe.spaces.field import Field
 from dpframe.tables.frames import wrap
 from dpframe.tables.parquet_reader import ParquetInput

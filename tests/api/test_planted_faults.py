@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import dpframe as dpf
-from dpframe.api.replay import replayed
+from dpframe.proofs.replay import replayed
 
 CENSUS = dpf.datasets.make_census(150, columns=["age", "sex", "occupation", "income", "hobbies"])
 SPACES = {

@@ -14,7 +14,7 @@ from exact_laws import Pair
 
 import dpframe as dpf
 from dpframe.accounting.gaussian_dp import promise_step, step_delta, step_epsilon
-from dpframe.api.answers.shares import TotalBudget, check_share
+from dpframe.queries.shares import TotalBudget, check_share
 from dpframe.totals.answers import GaussianAnswer, Stairs
 
 SHARE = 0.5

@@ -24,8 +24,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import dpframe as dpf
 from dpframe.api import transformer
-from dpframe.api.repeated_rows import AT_ONCE, INFERENCES, RELEASES, ReleasedRows, row_hashes
 from dpframe.plan.build import build_plan
+from dpframe.release.repeated_rows import AT_ONCE, INFERENCES, RELEASES, ReleasedRows, row_hashes
 from dpframe.tables.frames import wrap
 
 EXACT = 1e4

@@ -25,10 +25,11 @@ from dpframe.channels.bit_flips import cut
 from dpframe.errors import ColumnError, OrderLeakWarning, ParameterError, PlanError, PrivacyLeakWarning
 from dpframe.noise.keystream import Keystream
 from dpframe.plan.build import build_plan
-from dpframe.tables import conversion, parquet_form, spill
-from dpframe.tables.order_watch import SortedWatch
+from dpframe.release import conversion, spill
+from dpframe.release.order_watch import SortedWatch
+from dpframe.release.rows import Digest
+from dpframe.tables import parquet_form
 from dpframe.tables.parquet_reader import ParquetInput
-from dpframe.tables.release import Digest
 
 ITEMS = ["art", "bingo", "chess", "darts"]
 SPACE = Subset(ITEMS, max_size=3)

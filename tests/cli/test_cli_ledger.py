@@ -10,10 +10,10 @@ import pytest
 
 import dpframe as dpf
 from dpframe.accounting.gaussian_dp import Step, largest_step
-from dpframe.api.ledger import job_keys
-from dpframe.api.ledger.currencies import Amount
-from dpframe.api.ledger.ledger import Ledger
 from dpframe.cli import main
+from dpframe.ledger import job_keys
+from dpframe.ledger.currencies import Amount
+from dpframe.ledger.ledger import Ledger
 
 
 @pytest.fixture

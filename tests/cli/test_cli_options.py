@@ -6,10 +6,10 @@ import re
 import pytest
 from typer.models import OptionInfo
 
-from dpframe.api.options import OPTIONS
 from dpframe.cli import main
 from dpframe.cli.groups import OPTIONS as OPTION_GROUPS
 from dpframe.cli.options import FORMS
+from dpframe.plan.options import OPTIONS
 
 
 @pytest.mark.parametrize("command", [main.plan, main.sanitize])

@@ -2,7 +2,7 @@
 
 import inspect
 
-from dpframe.api.options import OPTIONS
+from dpframe.plan.options import OPTIONS
 
 
 def check_signature(function):

@@ -11,8 +11,8 @@ from signatures import check_signature
 from tables import KEY, ROWS, SPACES, people, plan_of, same, write_files
 
 import dpframe as dpf
-from dpframe.api import budgets
 from dpframe.engines import job
+from dpframe.release import budgets
 from dpframe.tables import persons
 
 dd = pytest.importorskip("dask.dataframe", reason="pip install 'dpframe[dask]'")

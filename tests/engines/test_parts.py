@@ -13,9 +13,6 @@ import pytest
 from cryptography.exceptions import InvalidTag
 
 import dpframe as dpf
-from dpframe.api.budgets import ReleaseBudget
-from dpframe.api.job import carry_out
-from dpframe.api.planning import Request
 from dpframe.engines import staging
 from dpframe.engines.forms import ArrowForm
 from dpframe.engines.job import BucketWriter, SealedSpill, run_first_pass, write_release
@@ -23,6 +20,9 @@ from dpframe.engines.readers import ParquetReader, PartTask, parquet_parts
 from dpframe.engines.shipped import pack_task
 from dpframe.engines.table import EngineTable, Outcome
 from dpframe.engines.work import BucketRows, Seal
+from dpframe.release.budgets import ReleaseBudget
+from dpframe.release.job import carry_out
+from dpframe.release.planning import Request
 from dpframe.tables.frames import ArrowFrame
 from dpframe.tables.inputs import open_input
 from dpframe.tables.parquet_form import ParquetForm

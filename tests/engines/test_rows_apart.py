@@ -12,10 +12,10 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 import dpframe as dpf
 from dpframe.engines.work import compact_rows
 from dpframe.noise.keystream import Keystream
+from dpframe.release.noisy_tables import Tables
+from dpframe.release.rows import Digest, Selection, order_words, release
 from dpframe.spaces.entries import Entries
 from dpframe.tables.frames import wrap
-from dpframe.tables.noisy_tables import Tables
-from dpframe.tables.release import Digest, Selection, order_words, release
 from dpframe.tables.row_checks import RowChecks, added, value_words
 
 KEY = bytes(range(32))

@@ -19,7 +19,7 @@ import dpframe as dpf
 from dpframe.engines import job
 from dpframe.engines.shipped import pack_task
 from dpframe.engines.staging import WrittenFile
-from dpframe.tables.info import ReleaseInfo
+from dpframe.release.info import ReleaseInfo
 
 pyspark = pytest.importorskip("pyspark", reason="pip install 'dpframe[spark]'")
 engine = pytest.importorskip("dpframe.engines.spark", reason="pip install 'dpframe[spark]'")

@@ -21,7 +21,7 @@ from dpframe.estimate.evidence.combine import project
 from dpframe.estimate.evidence.likelihood import fit_joint
 from dpframe.estimate.joint_domain import JointDomain
 from dpframe.plan.build import build_plan
-from dpframe.tables.release import release
+from dpframe.release.rows import release
 
 pytestmark = pytest.mark.slow
 

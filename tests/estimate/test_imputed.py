@@ -8,9 +8,9 @@ import pandas as pd
 import pytest
 
 import dpframe as dpf
-from dpframe.api.report.page import review_table
 from dpframe.inference.inferred import null_count
 from dpframe.plan.build import build_plan
+from dpframe.report.page import review_table
 
 SPACES = {
     "rating": dpf.Real(1, 5, steps=40),

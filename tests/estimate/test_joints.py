@@ -22,7 +22,7 @@ from dpframe.estimate.tables.fit import fit_tables
 from dpframe.estimate.tables.tables import Evidence, row_table
 from dpframe.forecast.errors import CellMoments, share_errors
 from dpframe.plan.build import build_plan
-from dpframe.tables.release import release
+from dpframe.release.rows import release
 
 KEY = bytes(range(32))
 SPACES = {

@@ -13,7 +13,7 @@ from dpframe.estimate.axes import ListedAxis
 from dpframe.estimate.measured_tables import MeasuredTables
 from dpframe.estimate.model import Models
 from dpframe.observe.noisy_counts import NoisyCounts
-from dpframe.tables.released import Source
+from dpframe.release.reader import Source
 
 SPACES = {"a": ["x", "y", "z"], "b": [True, False]}
 COUNTS = np.array([[300, 20], [30, 250], [200, 200]])

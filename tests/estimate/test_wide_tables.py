@@ -10,7 +10,7 @@ from dpframe.estimate import model, moments, surrogates, synthetic
 from dpframe.estimate.model import MOST_FITTED
 from dpframe.estimate.tables.tables import dependence_score
 from dpframe.observe.significance import DETECTION_SE
-from dpframe.tables.released import Source
+from dpframe.release.reader import Source
 
 ROWS = 3_000
 WIDE = MOST_FITTED + 5

@@ -19,7 +19,6 @@ from exact_laws import Inferring, Pair, shuffled_law, tables_law
 
 from dpframe.accounting.budget import Budget
 from dpframe.accounting.gaussian_dp import Step, promise_step, step_delta
-from dpframe.api.planning import CheckedRequest, Request
 from dpframe.inference.categories import Items, Texts
 from dpframe.inference.column import Task
 from dpframe.inference.cost import GaussianNoise, Spending
@@ -28,6 +27,7 @@ from dpframe.inference.numbers import Numbers
 from dpframe.inference.private import Inference, Measurement
 from dpframe.noise.gaussian import gaussian_table
 from dpframe.plan.plan import Plan
+from dpframe.release.planning import CheckedRequest, Request
 from dpframe.spaces import Space
 from dpframe.spaces.field import Field
 from dpframe.tables.frames import Frame, wrap

@@ -16,8 +16,8 @@ from dpframe.inference.kinds import is_asked
 from dpframe.inference.private import Measurement
 from dpframe.plan import Plan
 from dpframe.plan.certificate import certify
+from dpframe.release.info import ReleaseInfo
 from dpframe.spaces.field import Field
-from dpframe.tables.info import ReleaseInfo
 
 KEY = bytes(range(32))
 N = 3_000

@@ -17,7 +17,9 @@ from strategies import examples
 
 from dpframe.accounting.budget import Budget
 from dpframe.accounting.gaussian_dp import Step, composed_steps, largest_step, pure_step, share_of_step, step_epsilon
-from dpframe.api.ledger.currencies import (
+from dpframe.datasets import make_census
+from dpframe.errors import BudgetExceeded, DpframeWarning, LedgerError, ParameterError
+from dpframe.ledger.currencies import (
     GAUSSIAN,
     Amount,
     DatasetTotal,
@@ -28,9 +30,7 @@ from dpframe.api.ledger.currencies import (
     dominated,
     yearly,
 )
-from dpframe.api.ledger.ledger import Ledger
-from dpframe.datasets import make_census
-from dpframe.errors import BudgetExceeded, DpframeWarning, LedgerError, ParameterError
+from dpframe.ledger.ledger import Ledger
 
 WHOLE = GAUSSIAN.whole(Budget(1.0, 1e-6)).step
 

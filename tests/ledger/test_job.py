@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import dpframe
-from dpframe.api.ledger.account import Job
+from dpframe.ledger.account import Job
 
 STEPS = ("check", "spend", "key", "draw")
 

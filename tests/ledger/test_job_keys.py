@@ -14,9 +14,9 @@ from processes import JOB, key_file, key_folder
 
 import dpframe as dpf
 from dpframe import Ledger
-from dpframe.api.ledger import job_keys
-from dpframe.api.ledger.currencies import Amount
 from dpframe.errors import BudgetExceeded, FileError, LedgerError, ParameterError
+from dpframe.ledger import job_keys
+from dpframe.ledger.currencies import Amount
 from dpframe.tables.files import digest_files
 
 INPUT, CHANGED = b"input and plan", b"another input"

@@ -27,11 +27,11 @@ from strategies import examples
 
 import dpframe as dpf
 from dpframe.accounting.gaussian_dp import Step, share_of_step
-from dpframe.api.ledger import ledger as module
-from dpframe.api.ledger.currencies import Amount, dominated, yearly
-from dpframe.api.ledger.ledger import Ledger, as_ledger
-from dpframe.api.ledger.sqlite import explained, transaction
 from dpframe.errors import BudgetExceeded, LedgerError, ParameterError
+from dpframe.ledger import ledger as module
+from dpframe.ledger.currencies import Amount, dominated, yearly
+from dpframe.ledger.ledger import Ledger, as_ledger
+from dpframe.ledger.sqlite import explained, transaction
 
 NEW_SPEND = """
 INSERT INTO spends (dataset, release_id, what, who, at, epsilon, delta, mu, slack, part)

@@ -18,11 +18,11 @@ import pyarrow as pa
 import pytest
 
 import dpframe as dpf
-from dpframe.api import identity
-from dpframe.api.identity import request_digest
-from dpframe.api.ledger import job_keys
 from dpframe.errors import BudgetExceeded, ColumnError, LedgerError, ParameterError, PlanError
 from dpframe.inference.inferred import Inferred
+from dpframe.ledger import job_keys
+from dpframe.release import identity
+from dpframe.release.identity import request_digest
 
 KILLS = int(os.environ.get("DPFRAME_KILLS", "10"))
 DISKS = int(os.environ.get("DPFRAME_DISKS", "6"))

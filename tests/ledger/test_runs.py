@@ -9,8 +9,8 @@ import pytest
 
 import dpframe as dpf
 from dpframe import disk
-from dpframe.api.ledger import job_keys, runs
 from dpframe.errors import LedgerError, ParameterError, RepeatedReleaseWarning
+from dpframe.ledger import job_keys, runs
 
 SPACES = {"age": (0, 120), "sex": ["F", "M"]}
 NAMES = ["out.parquet", "out.csv"]

@@ -15,11 +15,11 @@ from pages import visible
 import dpframe as dpf
 from dpframe import Plan, ReleaseInfo, Report
 from dpframe.accounting.unit import Unit
-from dpframe.api.identity import table_digest
-from dpframe.api.ledger import job_keys
 from dpframe.errors import LedgerError, ParameterError, PlanError
+from dpframe.ledger import job_keys
 from dpframe.plan.build import build_plan
 from dpframe.plan.explanation import person_lines
+from dpframe.release.identity import table_digest
 from dpframe.tables.frames import wrap
 
 pytestmark = pytest.mark.filterwarnings("ignore:spaces of such a table were inferred before")

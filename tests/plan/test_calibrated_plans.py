@@ -29,8 +29,8 @@ from dpframe.plan.build import build_plan
 from dpframe.plan.calibration import Terms, calibrate
 from dpframe.plan.columns import Column
 from dpframe.plan.plan import Plan
+from dpframe.release.rows import Selection, order_words, permutation, rank
 from dpframe.spaces import Categorical, Integer, Nullable, Subset
-from dpframe.tables.release import Selection, order_words, permutation, rank
 
 SPACES: dict[str, Any] = {"age": (0, 120), "sex": ["F", "M"]}
 CREDITED = build_plan(SPACES, epsilon=1.0, n=1_000)

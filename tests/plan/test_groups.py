@@ -29,8 +29,8 @@ from dpframe.noise.keystream import Keystream
 from dpframe.noise.tables import ResponseTable
 from dpframe.observe.noisy_counts import NoisyCounts
 from dpframe.plan.build import build_plan
+from dpframe.release.rows import release
 from dpframe.spaces import space_from_json
-from dpframe.tables.release import release
 
 KEY = bytes(range(32))
 SPACES = {

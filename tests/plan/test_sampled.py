@@ -16,7 +16,7 @@ from dpframe.errors import ParameterError, PlanError
 from dpframe.estimate import surrogates
 from dpframe.estimate.evidence.likelihood import Matrices, refits
 from dpframe.plan.build import build_plan
-from dpframe.tables.release import release
+from dpframe.release.rows import release
 
 KEY = bytes(range(32))
 N, M = 3_001, 1_000

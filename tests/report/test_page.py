@@ -20,18 +20,18 @@ from scipy.stats import norm
 
 import dpframe as dpf
 from dpframe.accounting.budget import Budget, upward
-from dpframe.api.report.elements import MECHANISMS
-from dpframe.api.report.figures import share_table
-from dpframe.api.report.glance import glance
-from dpframe.api.report.page import add_remove, environment
-from dpframe.api.report.report import Report
 from dpframe.channels import MECHANISMS as REGISTERED
 from dpframe.plan.beliefs import after, best_guess, chance, percent
 from dpframe.plan.build import build_plan
+from dpframe.release.info import ReleaseInfo
+from dpframe.report.elements import MECHANISMS
+from dpframe.report.figures import share_table
+from dpframe.report.glance import glance
+from dpframe.report.page import add_remove, environment
+from dpframe.report.report import Report
 from dpframe.spaces import Space
 from dpframe.spaces.base import SPACES as REGISTERED_SPACES
 from dpframe.spaces.words import number
-from dpframe.tables.info import ReleaseInfo
 
 KEY = bytes(range(32))
 # Control characters and non-characters: HTML forbids them even escaped.

@@ -11,10 +11,10 @@ import pytest
 
 import dpframe as dpf
 from dpframe.errors import FileError
+from dpframe.release.staged import StagedInput
 from dpframe.tables.batches import Writer
 from dpframe.tables.files import FileInput, sidecar
 from dpframe.tables.inputs import FORMATS
-from dpframe.tables.staged import StagedInput
 from dpframe.tables.types import as_coded
 
 KEY = bytes(range(32))

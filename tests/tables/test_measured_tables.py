@@ -11,16 +11,16 @@ import pyarrow.parquet as pq
 import pytest
 
 import dpframe as dpf
-from dpframe.api.report.report import Report
 from dpframe.channels import RandomizedResponse
 from dpframe.errors import DpframeWarning, ParameterError, PlanError
 from dpframe.plan.build import build_plan
 from dpframe.plan.measures import Measure
 from dpframe.plan.measuring import Wish
 from dpframe.plan.steps import central_budget
-from dpframe.tables.info import ReleaseInfo
-from dpframe.tables.release import sealed
-from dpframe.tables.released import Source
+from dpframe.release.info import ReleaseInfo
+from dpframe.release.reader import Source
+from dpframe.release.rows import sealed
+from dpframe.report.report import Report
 
 SPACES = {"sex": ["F", "M"], "home": ["own", "let"], "age": {"space": "nullable", "inner": {"lower": 0, "upper": 99}}}
 N = 3_000

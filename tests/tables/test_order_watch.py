@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpframe.errors import OrderLeakWarning
-from dpframe.tables import order_watch
-from dpframe.tables.order_watch import SortedWatch, merged, stretches, warn_of
+from dpframe.release import order_watch
+from dpframe.release.order_watch import SortedWatch, merged, stretches, warn_of
 
 ROWS = 40
 

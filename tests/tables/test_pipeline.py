@@ -172,7 +172,7 @@ def test_an_error_that_is_kept_keeps_no_thread_and_no_file(
         yield next(iter(batch))
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("dpframe.tables.conversion.row_groups", full)
+    monkeypatch.setattr("dpframe.release.conversion.row_groups", full)
     with pytest.raises(OSError, match="No space left") as kept:
         dpf.sanitize_parquet(source, tmp_path / "out", plan=plan, batch_rows=256, threads=threads)
     assert kept.value.__traceback__ is not None

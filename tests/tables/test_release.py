@@ -15,8 +15,9 @@ from dpframe.errors import PlanError
 from dpframe.noise.keystream import Keystream
 from dpframe.plan.build import build_plan
 from dpframe.plan.data import SCHEMA
-from dpframe.tables.info import ReleaseInfo, arrow_metadata, metadata_text
-from dpframe.tables.release import Digest, order_words, permutation, rank, release
+from dpframe.release.info import ReleaseInfo
+from dpframe.release.rows import Digest, order_words, permutation, rank, release
+from dpframe.tables.metadata import arrow_metadata, metadata_text
 
 KEY = bytes(range(32))
 PLAN = build_plan({"age": (0, 99), "sex": ["F", "M", "X"]}, epsilon=1.0)

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 import dpframe as dpf
-from dpframe.tables.info import ReleaseInfo
-from dpframe.tables.released import KNOWN_DIGESTS, Source
+from dpframe.release.info import ReleaseInfo
+from dpframe.release.reader import KNOWN_DIGESTS, Source
 
 SPACES = {"age": (0, 9), "sex": ["F", "M"]}
 
@@ -87,7 +87,7 @@ def test_slices_and_objects_are_those_released():
 
 
 def test_no_more_digests_are_kept_than_are_said():
-    from dpframe.tables import released as module
+    from dpframe.release import reader as module
 
     for rows in range(2, 2 * KNOWN_DIGESTS + 4, 2):
         assert released(rows).dp.verify()

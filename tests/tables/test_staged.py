@@ -10,8 +10,8 @@ import pytest
 from checks import hidden_bytes
 
 import dpframe as dpf
-from dpframe.api import budgets, verbs
-from dpframe.tables import staged
+from dpframe.api import verbs
+from dpframe.release import budgets, staged
 
 KEY = bytes(range(32))
 ROWS = 3_000

@@ -6,7 +6,7 @@ from dpframe import Budget, Categorical, Integer, Nullable, Real, Subset
 from dpframe.noise.keystream import Keystream
 from dpframe.plan.build import build_plan
 from dpframe.plan.measuring import Wish
-from dpframe.tables.noisy_tables import Tables
+from dpframe.release.noisy_tables import Tables
 
 KEY = bytes(range(32))
 SPACES = {

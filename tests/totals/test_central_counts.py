@@ -12,9 +12,9 @@ from dpframe.noise.gaussian import gaussian_table
 from dpframe.noise.keystream import Keystream
 from dpframe.plan.build import build_plan
 from dpframe.plan.measures import Measure
+from dpframe.release.noisy_tables import Tables, measured_tables, quantile_bins
 from dpframe.spaces import Integer, Nullable, Subset
 from dpframe.spaces.cells import equal_starts
-from dpframe.tables.noisy_tables import Tables, measured_tables, quantile_bins
 from dpframe.totals.counts import Items, Joint, Total, cells_of, noisy
 from dpframe.totals.joint_counting import JointCounting
 
@@ -50,7 +50,7 @@ PLAN = build_plan(SPACES, epsilon=1.0, delta=1e-6, n=N, measures=MEASURES)
 
 def silent(monkeypatch):
     monkeypatch.setattr(
-        "dpframe.tables.noisy_tables.noisy", lambda counts, sigma2, stream: np.asarray(counts, np.int64)
+        "dpframe.release.noisy_tables.noisy", lambda counts, sigma2, stream: np.asarray(counts, np.int64)
     )
 
 

@@ -13,8 +13,8 @@ from dpframe.errors import ParameterError
 from dpframe.plan.build import build_plan
 from dpframe.plan.levels import cells_between, children, level_sizes, stops_of
 from dpframe.plan.measures import Measure, check_measures, measures_step
-from dpframe.tables.info import packed, unpacked
-from dpframe.tables.noisy_tables import Tables, measured_tables
+from dpframe.release.info import packed, unpacked
+from dpframe.release.noisy_tables import Tables, measured_tables
 
 KEY = bytes(range(32))
 SPACE = dpf.Nullable(dpf.Integer(0, 999))

@@ -17,9 +17,9 @@ from dpframe.plan.build import build_plan
 from dpframe.plan.levels import breaks, cells_between, children, level_sizes, stops_of
 from dpframe.plan.measures import SLACK, Measure, check_measures, measures_step
 from dpframe.plan.plan import Plan
+from dpframe.release.info import ReleaseInfo, packed, unpacked
+from dpframe.release.noisy_tables import Tables, measured_tables
 from dpframe.spaces import Categorical, Integer, Nullable, Real
-from dpframe.tables.info import ReleaseInfo, packed, unpacked
-from dpframe.tables.noisy_tables import Tables, measured_tables
 
 N = 6_000
 KEY = bytes(range(32))
@@ -74,7 +74,7 @@ class TestCounts:
     @pytest.mark.parametrize("noise", [False, True])
     def test_levels_are_the_counts_of_their_cells(self, noise, monkeypatch):
         if not noise:
-            monkeypatch.setattr("dpframe.tables.noisy_tables.noisy", lambda counts, *_: np.asarray(counts, np.int64))
+            monkeypatch.setattr("dpframe.release.noisy_tables.noisy", lambda counts, *_: np.asarray(counts, np.int64))
         table, errors = codes(), []
         for found in measured_tables(table, LOUD, KEY):
             name, measure = found.measure.columns[0], found.measure

@@ -17,10 +17,10 @@ from dpframe.plan import measures as plan_measures
 from dpframe.plan.build import build_plan
 from dpframe.plan.measures import Measure, measures_step
 from dpframe.plan.measuring import Wish
+from dpframe.release.noisy_tables import Tables, measured_tables
 from dpframe.spaces import Categorical, Nullable, Subset
 from dpframe.spaces.cells import pairs_moved, size_starts
 from dpframe.spaces.set_bits import set_sizes
-from dpframe.tables.noisy_tables import Tables, measured_tables
 from dpframe.totals.counts import ItemPairs, Items, SetSizes
 
 ITEMS = list("abcdefgh")
@@ -54,7 +54,7 @@ def test_pairs_that_a_row_moves_are_as_many_as_stated_and_no_fewer(count, most):
 
 def test_counts_are_those_of_sets_cut_to_the_same_items(monkeypatch):
     monkeypatch.setattr(
-        "dpframe.tables.noisy_tables.noisy", lambda counts, sigma2, stream: np.asarray(counts, np.int64)
+        "dpframe.release.noisy_tables.noisy", lambda counts, sigma2, stream: np.asarray(counts, np.int64)
     )
     table = codes()
     items, sizes, pairs = (one.counts for one in measured_tables(table, PLAN, bytes(32)))

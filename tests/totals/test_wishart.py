@@ -11,9 +11,9 @@ from scipy import integrate, special, stats
 import dpframe as dpf
 from dpframe.accounting.budget import Budget
 from dpframe.accounting.gaussian_dp import Step, step_delta
-from dpframe.api.answers import asking
 from dpframe.errors import ParameterError
 from dpframe.noise.keystream import Keystream
+from dpframe.queries import base as asking
 from dpframe.totals.answers import Portion
 from dpframe.totals.wishart import WishartLoss, WishartNoise
 

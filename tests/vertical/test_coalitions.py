@@ -32,7 +32,7 @@ import dpframe as dpf
 import dpframe.vertical as vertical
 from dpframe.errors import FileError
 from dpframe.plan.steps import central_budget
-from dpframe.tables.info import unpacked
+from dpframe.release.info import unpacked
 from dpframe.vertical import Identity, Researcher, curator
 from dpframe.vertical.keys import is_signed_by
 from dpframe.vertical.messages import Header, Message, MessageWriter, header_file, read_header, write_header

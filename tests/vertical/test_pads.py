@@ -14,8 +14,8 @@ from scipy import stats
 from dpframe.noise.keystream import Keystream
 from dpframe.plan.build import build_plan
 from dpframe.plan.plan import Plan
+from dpframe.release.rows import release
 from dpframe.spaces import Integer, Space, Subset
-from dpframe.tables.release import release
 from dpframe.vertical.pads import PadStream, Residues, add_pads, pad_group, subtract_pads
 from dpframe.vertical.server import randomise_padded
 

@@ -21,9 +21,9 @@ from checks import refused
 from parties import Parties
 
 import dpframe as dpf
-from dpframe.api.ledger.ledger import Ledger
 from dpframe.disk import Folder
 from dpframe.errors import AlreadySanitizedError, ColumnError, FileError, ParameterError, PlanError
+from dpframe.ledger.ledger import Ledger
 from dpframe.vertical import Curator, Identity, Member, Researcher, Run, Server, new_run, read_public
 from dpframe.vertical.messages import Header, Message, MessageWriter, header_file
 

@@ -16,8 +16,8 @@ from parties import SPACES, N, Parties, halves, people
 from scipy import stats
 
 import dpframe as dpf
-from dpframe.api.ledger.account import OpenAccount
 from dpframe.errors import BudgetExceeded, ColumnError, FileError, ParameterError
+from dpframe.ledger.account import OpenAccount
 from dpframe.vertical import Curator, Identity, Researcher, Run, new_run
 from dpframe.vertical.messages import header_file
 

@@ -1,0 +1,1 @@
+"""What proves a plan's claims, checks a release, or refutes both by replay."""
