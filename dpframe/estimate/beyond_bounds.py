@@ -41,9 +41,13 @@ from dpframe.spaces.arrays import FloatArray
 BEYOND_BOUNDS = "beyond_bounds"
 """Key of a result's attrs: ``{column: share of the rows}``."""
 
-TAIL_EXPONENTS = (1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 6.0, 8.0, 12.0, 24.0)
-"""Exponents of a Pareto tail, equally likely beforehand: from the tails of wealth and of cities' sizes to the end of a
-uniform law (theory: Newman 2005, table 1, and lighter ones)."""
+TAIL_EXPONENTS = (1.5, 2.0, 2.5, 3.0, 4.0, 6.0, 8.0, 12.0, 24.0)
+"""Exponents of a Pareto tail, equally likely beforehand: from the tails of cities' sizes to the end of a uniform law
+(theory: Newman 2005, table 1, and lighter ones).
+
+An exponent of 1.2 besides raises coverage of means of 60 tables of 140 to 600 rows from .90 to .92, and makes intervals
+of standard deviations three times as wide.
+"""
 
 PRIOR_SHARE_OUTSIDE = 0.25
 """Mean of the prior of the rows beyond a bound, as a share of all rows that the counts allow outside of both (tuned; it
