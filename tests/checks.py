@@ -390,7 +390,7 @@ def check_mechanism(mechanism: Mechanism) -> None:
     if mechanism.code_words:
         check_set_mechanism(mechanism)
         return
-    if mechanism.widens:
+    if mechanism.releases_outside_bounds:
         check_wide_mechanism(mechanism, mechanism.inner)
         return
     _check_value(mechanism)

@@ -47,7 +47,7 @@ CEILINGS = {
 }
 # Nouns of our own where the field has one: a Purse is a query budget, a Wish is a workload.
 PRIVATE_NOUNS = {"Purse", "Wish", "Draft", "Terms", "Maker", "Reach", "Portion", "Whole", "Look"}
-EXCEPTIONS = {"Portion", "Terms", "Wish"}
+EXCEPTIONS = {"Portion"}
 
 
 def prose(path: Path) -> list[str]:

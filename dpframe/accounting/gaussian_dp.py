@@ -295,7 +295,7 @@ def largest_step(budget: Budget, slack: float) -> Step:
 
 
 SLACK = 0.1
-"""Share of δ that is slack in a release of several steps. It is fixed: see `plan.calibration.Terms.curve`."""
+"""Share of δ that is slack in a release of several steps. It is fixed: see `AccountingContext.curve`."""
 
 
 def promise_step(promise: Budget) -> Step:

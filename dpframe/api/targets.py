@@ -20,7 +20,7 @@ from dpframe.accounting.budget import Budget, check_epsilon
 from dpframe.accounting.gaussian_dp import SLACK, Step, promise_step, step_epsilon
 from dpframe.errors import ParameterError, name_list, tuple_label
 from dpframe.forecast.forecast import MOST_CELLS, Forecast
-from dpframe.plan.measuring import FEWEST, Wish
+from dpframe.plan.measuring import FEWEST, Workload
 from dpframe.plan.options import PlanOptions, check_names, checked, documented
 from dpframe.plan.plan import Plan
 from dpframe.release.budgets import ReleaseBudget
@@ -102,7 +102,7 @@ class TargetPlans:
         promise = promise_of(largest_epsilon, delta, table.n, quiet=True)
         wish = wish_of(checked(options) | {"n": table.n}, promise)
         if wish.is_default and table.n < FEWEST:
-            wish = Wish(None)
+            wish = Workload(None)
         if not isinstance(target, Mapping) or not target:
             raise ParameterError(f"target must be a mapping of columns to standard errors, {_EXAMPLE}")
         return cls(
@@ -119,7 +119,7 @@ class TargetPlans:
         return built(self.valid.spaces, Budget(epsilon, self.valid.promise.delta), options, self._workload)
 
     @cached_property
-    def _workload(self) -> Wish:
+    def _workload(self) -> Workload:
         """The tables that targets ask for, or none."""
         if self.valid.wish.measure is None:
             return self.valid.wish

@@ -24,7 +24,7 @@ from dpframe.ledger.account import INFERENCE, Cost, OpenAccount
 from dpframe.plan.options import DEFAULTS, PlanOptions
 from dpframe.plan.plan import Plan
 from dpframe.release.budgets import ReleaseBudget
-from dpframe.release.job import carry_out, drawn
+from dpframe.release.job import drawn, run_release_job
 from dpframe.release.planning import Request
 from dpframe.release.repeated_rows import ReleasedRows, column_hashes
 from dpframe.spaces.object_reading import floated
@@ -202,7 +202,7 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         if request.plan is not None and request.plan.sample is not None:
             raise ParameterError("plan releases a sample of the rows, but a pipeline's targets are all there")
         budget = _StepBudget(account, step=self, labels=_row_labels(table, X), mark=mark)
-        self.plan_ = carry_out(frame, request, budget, lambda _, ready: ready.plan)
+        self.plan_ = run_release_job(frame, request, budget, lambda _, ready: ready.plan)
         self._names = frame.names
         return self
 
@@ -231,7 +231,7 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             plan = replace(plan, keeps_index=True)
         frame = wrap(table.set_axis(X.index) if keeps_index else table)
         budget = _StepBudget(account, step=self, labels=_row_labels(table, X), mark=plan.digest)
-        release = carry_out(frame, Request(plan=plan), budget, drawn)
+        release = run_release_job(frame, Request(plan=plan), budget, drawn)
         if table is X or (self._outputs_pandas() and isinstance(release, pd.DataFrame)):
             return release
         return release.to_numpy(dtype=table.dtypes.iloc[0])

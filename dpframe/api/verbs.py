@@ -24,7 +24,7 @@ from dpframe.release.budgets import ReleaseBudget, budget_of_input, done_before
 from dpframe.release.conversion import Conversion, Progress
 from dpframe.release.identity import table_digest
 from dpframe.release.info import ReleaseInfo
-from dpframe.release.job import Ready, carry_out, drawn, planned
+from dpframe.release.job import Ready, drawn, planned, run_release_job
 from dpframe.release.planning import CheckedRequest, Request
 from dpframe.release.staged import is_read_in_parts, staged
 from dpframe.spaces import Space
@@ -239,7 +239,7 @@ def sanitize(
     if path is None:
         budget = ReleaseBudget(open_account, key)
         if not isinstance(source, str | Path):
-            return carry_out(wrap(source), request, budget, drawn)
+            return run_release_job(wrap(source), request, budget, drawn)
         if open_account is not None and key is not None:
             raise ParameterError("key and ledger do not go together for files: leave key out, or name a target")
         # By way of a file of its own, which has released rows only.
@@ -298,7 +298,7 @@ def _write_release(
             describe(info.to_json())
         return info
 
-    return carry_out(table, request, budget, convert)
+    return run_release_job(table, request, budget, convert)
 
 
 def _write_frame_release(
@@ -335,7 +335,7 @@ def _write_frame_release(
                     safe[field.name] = safe[field.name].astype(object).map(written_text, na_action="ignore")
             return write(safe, sink.path, compression=sink.compression)
 
-        return budget.done(carry_out(frame, request, budget, write_release, check_sink))
+        return budget.done(run_release_job(frame, request, budget, write_release, check_sink))
 
 
 def sanitize_parquet(

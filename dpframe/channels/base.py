@@ -82,7 +82,7 @@ class Family(Protocol):
         """Whether new plans use another mechanism of that name."""
 
     @property
-    def widens(self) -> bool:
+    def releases_outside_bounds(self) -> bool:
         """Whether released values go beyond a space's bounds."""
 
     def space_for(self, space: Space, epsilon: float, delta: float) -> Space:
@@ -144,7 +144,7 @@ class Channel(ABC):
 
     size: int
     """Number of codes."""
-    widens: ClassVar[bool] = False
+    releases_outside_bounds: ClassVar[bool] = False
     """Whether noise leaves the values' bounds; then only polynomials have surrogates, and counts come from fits."""
 
     @property

@@ -99,9 +99,9 @@ class WithNull(Mechanism):
         return FlaggedSets(inner, *self.present)
 
     @property
-    def widens(self) -> bool:  # type: ignore[override]
+    def releases_outside_bounds(self) -> bool:  # type: ignore[override]
         """Whether noise of the values' channel leaves the bounds."""
-        return self.kind.widens
+        return self.kind.releases_outside_bounds
 
     @property
     def null(self) -> int:
@@ -116,7 +116,7 @@ class WithNull(Mechanism):
     def released(self, space: Space) -> Space:
         """Return the nullable space of the values' released codes."""
         nullable_space: Any = space
-        return Nullable(self.inner.released(nullable_space.inner)) if self.widens else space.released
+        return Nullable(self.inner.released(nullable_space.inner)) if self.releases_outside_bounds else space.released
 
     @property
     def code_words(self) -> int:
@@ -271,7 +271,7 @@ class NullFamily:
     label = forwarded("kind.label")
     takes_delta = forwarded("kind.takes_delta")
     retired = forwarded("kind.retired")
-    widens = forwarded("kind.widens")
+    releases_outside_bounds = forwarded("kind.releases_outside_bounds")
 
     def space_for(self, space: Space, epsilon: float, delta: float) -> Space:
         """Return the nullable space around the kind's space."""

@@ -153,7 +153,7 @@ class WideGaussian(GaussianMechanism):
     aliases: ClassVar[tuple[str, ...]] = ("gaussian",)
     label: ClassVar[str] = "gaussian"
     metrics: ClassVar[frozenset[str]] = frozenset({"line"})
-    widens: ClassVar[bool] = True
+    releases_outside_bounds: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         self._check_span(self.span, LARGEST_SPAN)

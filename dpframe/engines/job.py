@@ -27,7 +27,7 @@ from dpframe.ledger.draws import Draws
 from dpframe.ledger.job_keys import check_not_interrupted, job_name
 from dpframe.release.budgets import ReleaseBudget, budget_of_input
 from dpframe.release.info import ReleaseInfo
-from dpframe.release.job import Ready, carry_out, planned
+from dpframe.release.job import Ready, planned, run_release_job
 from dpframe.release.noisy_tables import Tables
 from dpframe.release.order_watch import warn_of
 from dpframe.release.planning import Request
@@ -245,7 +245,7 @@ def release_table(
                 selected_table.keyed(ready.key), run_first_pass(selected_table, replace(ready, own=has_inferred))
             )
 
-        return carry_out(select_columns(table, plan), request, budget, make_frame)
+        return run_release_job(select_columns(table, plan), request, budget, make_frame)
 
 
 def write_release(
@@ -278,7 +278,7 @@ def write_release(
             )
             return prepared.info
 
-        return carry_out(table, request, budget, write_files)
+        return run_release_job(table, request, budget, write_files)
 
 
 def run_first_pass(table: EngineTable, ready: Ready, spill: SealedSpill | None = None) -> PreparedRelease:

@@ -25,7 +25,7 @@ from dpframe.estimate.evidence.law import Law
 from dpframe.observe.cells import Cells
 from dpframe.plan.columns import Column, Group
 from dpframe.spaces.arrays import FloatArray, IntArray
-from dpframe.spaces.base import line_of, numbers_of
+from dpframe.spaces.base import affine_map, numbers_of
 from dpframe.spaces.stretches import first_codes, given_instant, has_one_reading
 from dpframe.spaces.times import CALENDAR
 
@@ -154,7 +154,7 @@ class Axis(Cells):
     @property
     def inverts(self) -> bool:
         """Whether counts of the cells have an unbiased estimate from rows; else they are fitted."""
-        return not self.column.mechanism.widens or self.cells - self.has_null == 1
+        return not self.column.mechanism.releases_outside_bounds or self.cells - self.has_null == 1
 
     @property
     def is_number(self) -> bool:
@@ -233,7 +233,7 @@ class ListedAxis(Axis):
     def _unit_bins(self) -> BinnedAxis | None:
         """Bins of one code each if noise widens the range of codes, so that classes are stretches; else None."""
         edges = tuple(range(self.column.space.values + 1))
-        return BinnedAxis(self.column, edges, ()) if self.column.mechanism.widens else None
+        return BinnedAxis(self.column, edges, ()) if self.column.mechanism.releases_outside_bounds else None
 
     @property
     def classes(self) -> int:
@@ -302,7 +302,7 @@ class BinnedAxis(Axis):
         edges = self.ends
         if self.group is not None:
             return edges[: self.cells]
-        if not self.pooled or self.column.mechanism.widens:
+        if not self.pooled or self.column.mechanism.releases_outside_bounds:
             return self.column.mechanism.changes(edges).astype(np.int64)
         # Noise is clipped to the grid's two end codes: each is a class of its own.
         starts = np.unique(np.concatenate([edges[:-1], (edges[1:] + edges[:-1]) // 2, [1, self.edges[-1] - 1]]))
@@ -409,7 +409,7 @@ def bin_edges(column: Column, bins: int | Sequence[Any]) -> tuple[tuple[int, ...
         pairs = zip(edges.tolist(), numbers.tolist(), strict=True)
         numbers = np.array([bound_of_code.get(edge, number) if 0 < edge < size else number for edge, number in pairs])
     if size > 1:
-        numbers = np.append(numbers[:-1], numbers[-1] + line_of(space)[1])
+        numbers = np.append(numbers[:-1], numbers[-1] + affine_map(space)[1])
     labels = space.instants(numbers).tolist()
     if not isinstance(bins, int | np.integer):
         below, above = _outer_bounds(column, list(bins), codes)

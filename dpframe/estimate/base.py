@@ -30,7 +30,7 @@ from dpframe.plan.measures import MeasuredTable
 from dpframe.plan.plan import Plan
 from dpframe.release.reader import Source
 from dpframe.spaces.arrays import FloatArray, IntArray
-from dpframe.spaces.base import line_of
+from dpframe.spaces.base import affine_map
 from dpframe.spaces.stretches import shares_its_step
 
 _MIN_VARIANCE = float(np.finfo(np.float64).tiny)
@@ -156,7 +156,7 @@ class Reading:
     def _warn_of_rows_at_ends(self, column: str, rows: FloatArray, errors: FloatArray) -> None:
         """Warn if many rows share a step with the end of a range, so that they may lie on either side."""
         if (rows > np.maximum(HINT_SE * errors, _HEAP_SHARE_OF_WARNING * self._all_rows)).any():
-            row_count, step = float(f"{rows.max():.2g}"), line_of(self._source.column(column).space)[1]
+            row_count, step = float(f"{rows.max():.2g}"), affine_map(self._source.column(column).space)[1]
             warn(
                 f"about {row_count:,g} rows of {column!r} lie on the same step of {step:.3g} as an end of a range, on "
                 "either side of it; take ends farther from where many rows are, or declare closer bounds or more steps "
@@ -359,7 +359,7 @@ class Reading:
         """Warn if many rows lie at a declared bound, or if inference may have missed values far from the others."""
         for name in names:
             for bound, share in self.clipped_at(name).items():
-                start, step = line_of(self._source.column(name).space)
+                start, step = affine_map(self._source.column(name).space)
                 end = start if bound == "lower" else start + step * (self._source.column(name).space.values - 1)
                 verb = "lower" if bound == "lower" else "raise"
                 percent = float(f"{100 * share:.2g}")

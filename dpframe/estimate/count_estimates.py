@@ -629,13 +629,13 @@ class CountEstimates(VectorEstimates):
         sampling = self._source.sampling(target)
         source_column = self._source.column(column)
         if not source_column.space.has_null:
-            unseen = self._bound_null_share(column, target)
-            if unseen is None:
+            mass_hidden_by_noise = self._bound_null_share(column, target)
+            if mass_hidden_by_noise is None:
                 raise ParameterError(
                     f"column {column!r} has no null rate, as its nulls count as values (nulls='impute', or spaces of "
                     "another table); declare its space Nullable in another release"
                 )
-            return unseen.series(column, {"source": "tables"})
+            return mass_hidden_by_noise.series(column, {"source": "tables"})
         if source_column.space.code_words:
             (rate, variance), source = sets.null_rate(source_column, self._source.codes([column]), sampling), "rows"
         else:

@@ -30,7 +30,7 @@ from dpframe.estimate.groups import INTERACTION_MEAN_SD, GroupMeans, cross_keys,
 from dpframe.estimate.joint_domain import JointDomain
 from dpframe.estimate.measured_tables import FEW_VALUES, MeasuredTables
 from dpframe.estimate.model import Model, Models
-from dpframe.estimate.noisy_rows import OF_TWO, crossed, drawn_of_many, of_noisy_rows, sides_of
+from dpframe.estimate.noisy_rows import PAIR_LOG_ODDS_SD, contingency_table, crossed, drawn_of_many, of_noisy_rows
 from dpframe.estimate.posterior import Posterior
 from dpframe.estimate.results import Answer, Ends, Question, Results
 from dpframe.estimate.table_column import BinMeans
@@ -210,7 +210,7 @@ class Joints:
         for name, condition in conditions.items():
             law = self.law(name)
             results_by_column.append(law.parts_of(condition.share_of_cells(law.edges)[None], sampling, z)[:, 0])
-        column_results, sides = np.stack(results_by_column, axis=1), sides_of(answer.estimate, parts)
+        column_results, sides = np.stack(results_by_column, axis=1), contingency_table(answer.estimate, parts)
         if answer.method != "inverse" and len(axes) > 1:
             sides = _scale_to_shares(sides, column_results[0])
         estimate = float(sides.flat[0])
@@ -244,14 +244,14 @@ class Joints:
         ``sides``: counts by condition, met first. ``noise``: error of the unbiased count.
         """
         if len(axes) == 2 and not all(axis.column.space.is_listed for axis in axes):
-            return math.sqrt(1 / (1 / float(interaction_variance(sides, 2, OF_TWO).flat[0]) + 1 / noise**2))
+            return math.sqrt(1 / (1 / float(interaction_variance(sides, 2, PAIR_LOG_ODDS_SD).flat[0]) + 1 / noise**2))
 
         def count_sides(places: Sequence[int]) -> tuple[FloatArray, FloatArray]:
             count_axes = [axes[place] for place in places]
             counts, variances = self._invert_rows(Question(count_axes, False, (), False, False), sampling=0.0)
             axis_parts = [parts[place] for place in places]
-            side_variances = sides_of(variances, axis_parts)
-            return sides_of(counts, axis_parts), np.full(side_variances.shape, noise**2) if len(
+            side_variances = contingency_table(variances, axis_parts)
+            return contingency_table(counts, axis_parts), np.full(side_variances.shape, noise**2) if len(
                 places
             ) > 1 else side_variances
 
@@ -519,7 +519,9 @@ class Joints:
             )
         model = self.models.around(names)
         shares, guarded = model.joint(names), model.guarded([names])[0] if len(names) > 2 else None
-        uses_rows = model.is_heard(names) if len(names) > 2 else len(names) == 1 and model.counts_rows(names[0])
+        uses_rows = (
+            model.can_compare_with_rows(names) if len(names) > 2 else len(names) == 1 and model.counts_rows(names[0])
+        )
         if uses_rows and not of_rows:
             source = "both"
         answer = self._present_shares(question, model, shares if guarded is None else guarded, "model", source)
@@ -566,13 +568,13 @@ class Joints:
         columns = [model.columns[name] for name in names]
         fine_parts = [conditions[column.axis.name].share_of_cells(column.axis.ends) for column in columns]
         parts = [column.gathered(part) for column, part in zip(columns, fine_parts, strict=True)]
-        uses_rows = len(names) > 2 and model.is_heard(names)
+        uses_rows = len(names) > 2 and model.can_compare_with_rows(names)
         is_unmeasured = len(names) > 2 and model.known(names) is None
-        sides, rows = sides_of(model.joint(names), parts), float(self._source.rows)
+        sides, rows = contingency_table(model.joint(names), parts), float(self._source.rows)
         estimate, correction = float(sides.flat[0]) * rows, 0.0
         guarded = model.guarded([names])[0] if uses_rows else None
         if guarded is not None:
-            corrected = float(sides_of(guarded, parts).flat[0]) * rows
+            corrected = float(contingency_table(guarded, parts).flat[0]) * rows
             estimate, correction = corrected, corrected - estimate
         draws, parts_by_column = self.posterior.of(names), dict(zip(names, fine_parts, strict=True))
         count_draws = draws.counts(parts_by_column)

@@ -261,7 +261,7 @@ class MeasuredTables:
             sum_table = self.of_kind("sum", name)
             if sum_table is not None:
                 law = law.with_sum(float(sum_table.counts.ravel()[0]), sum_table.measure.sigma2)
-            return law.evened(member.bins)
+            return law.smooth_tails(member.bins)
         space = member.axis.column.space
         # True and False are counted by value, mostly in pairs, and have no levels.
         counts = self.raw([member.axis]) if space.is_numeric and space.is_listed else None

@@ -286,7 +286,7 @@ class Model:
         tilted = tilt_to_mean(present / present.sum(), member.axis.middles, mean_code) * present.sum()
         return np.concatenate([tilted, shares[len(present) :]])
 
-    def is_heard(self, names: Sequence[str]) -> bool:
+    def can_compare_with_rows(self, names: Sequence[str]) -> bool:
         """Return whether rows can test a joint: it has few classes, and columns with independent noise."""
         plan = self._source.plan
         homes = [group.names for name in names if (group := plan.group_of(name)) is not None]
@@ -298,7 +298,9 @@ class Model:
 
         The rows of all joints are counted in one pass.
         """
-        axes = [[self.columns[name].axis for name in names] if self.is_heard(names) else [] for names in joints]
+        axes = [
+            [self.columns[name].axis for name in names] if self.can_compare_with_rows(names) else [] for names in joints
+        ]
         counts = [np.zeros([axis.classes for axis in joint_axes]) for joint_axes in axes]
         used = list(dict.fromkeys(axis.name for joint_axes in axes for axis in joint_axes))
         for codes in self._source.codes(used) if used else ():

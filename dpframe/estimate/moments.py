@@ -17,7 +17,7 @@ from dpframe.estimate.surrogates import Term
 from dpframe.plan.columns import Column
 from dpframe.plan.threads import one_thread
 from dpframe.spaces.arrays import FloatArray
-from dpframe.spaces.base import line_of, numbers_of
+from dpframe.spaces.base import affine_map, numbers_of
 
 _PROFILE_STARTS = (0.3, 1.0, 2.0)
 """Starting values of a profile's standard deviations, in units of the estimated ones (tolerance)."""
@@ -56,7 +56,7 @@ class Scale:
     @property
     def line(self) -> tuple[float, float]:
         """The number of code 0 and the distance between neighbouring codes' numbers."""
-        return line_of(self.column.space)
+        return affine_map(self.column.space)
 
     @property
     def is_time(self) -> bool:

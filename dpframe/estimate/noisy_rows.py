@@ -18,7 +18,7 @@ from dpframe.estimate.tables.guard import interaction_variance
 from dpframe.observe.significance import DETECTION_SE, HINT_SE
 from dpframe.spaces.arrays import FloatArray
 
-OF_TWO, _TRIPLE_LOG_ODDS_SD = 1.0, 0.2
+PAIR_LOG_ODDS_SD, _TRIPLE_LOG_ODDS_SD = 1.0, 0.2
 """Typical standard deviations in real tables of log odds ratios of two columns, and of three given their pairs (tuned;
 effect not measured).
 
@@ -106,14 +106,14 @@ def of_noisy_rows(shares: FloatArray, counted: Counted, rows: float) -> FloatArr
     likely_sd, probable_sd, certain_sd = (
         log_odds_sd(counts, rows * crossed(margins), noise, surprise) for surprise in (HINT_SE, -HINT_SE / 2, -HINT_SE)
     )
-    interaction_variances = interaction_variance(shares * rows, 2, min(likely_sd, max(certain_sd, OF_TWO)))
+    interaction_variances = interaction_variance(shares * rows, 2, min(likely_sd, max(certain_sd, PAIR_LOG_ODDS_SD)))
     shrinkage_variances = noise * interaction_variances / (noise + interaction_variances) / rows**2
     margins, odds = [shares.sum(axis=axes) for axes in other_axes], math.exp(min(certain_sd, _MAX_LOG_ODDS_SD))
     residuals = counts / rows - shares
     excess = np.maximum(np.abs(residuals) - DETECTION_SE * np.sqrt(noise) / rows, 0.0)
     max_excess = np.where(residuals > 0, np.maximum(reduce(np.minimum.outer, margins) - shares, 0.0), shares)
     # If a column is a function of another, one cell may have all rows of a value.
-    dependence = float(np.clip((probable_sd - OF_TWO) / _MAX_LOG_ODDS_SD, 0.0, 1.0))
+    dependence = float(np.clip((probable_sd - PAIR_LOG_ODDS_SD) / _MAX_LOG_ODDS_SD, 0.0, 1.0))
     hidden_shares = hidden_mass(
         shares, margins, counted, rows, odds, _MIN_SHARED_PART + (1 - _MIN_SHARED_PART) * dependence
     )
@@ -132,10 +132,10 @@ def drawn_of_many(sides: FloatArray, noise: float, counted: Counted) -> float:
     for pair in combinations(places, 2):
         pair_sides = sides.sum(axis=tuple(place for place in places if place not in pair))
         part = min(rows_met / max(float(pair_sides.flat[0]), _EMPTY_GROUP_SHARE), 1.0)
-        variance += part**2 * float(interaction_variance(pair_sides, 2, OF_TWO).flat[0])
+        variance += part**2 * float(interaction_variance(pair_sides, 2, PAIR_LOG_ODDS_SD).flat[0])
     rows = max(float(sides.sum()), 1.0)
     margins = [sides.sum(axis=tuple(axis for axis in places if axis != place)) / rows for place in places]
-    hidden_shares = hidden_mass(sides / rows, margins, counted, rows, math.exp(OF_TWO), _MIN_SHARED_PART)
+    hidden_shares = hidden_mass(sides / rows, margins, counted, rows, math.exp(PAIR_LOG_ODDS_SD), _MIN_SHARED_PART)
     return math.hypot(math.sqrt(max(variance, 0.0)), float(hidden_shares.flat[0]) * rows)
 
 
@@ -151,7 +151,7 @@ def log_odds_sd(counts: FloatArray, expected: FloatArray, noise: FloatArray, sur
     return math.sqrt(max(excess, 0.0) / max(float((chance**2 / noise).sum()), 1e-300))
 
 
-def sides_of(shares: FloatArray, parts: Sequence[FloatArray]) -> FloatArray:
+def contingency_table(shares: FloatArray, parts: Sequence[FloatArray]) -> FloatArray:
     """Return shares by condition, met first; ``parts``: part of each column's cells that meets its condition."""
     for part in parts:
         shares = np.moveaxis(np.tensordot(np.stack([part, 1 - part]), shares, axes=(1, 0)), 0, -1)

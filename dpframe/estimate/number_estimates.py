@@ -23,7 +23,7 @@ from dpframe.estimate.results import RESULTS, Results
 from dpframe.estimate.vectors import VectorEstimates
 from dpframe.spaces import Space
 from dpframe.spaces.arrays import FloatArray
-from dpframe.spaces.base import line_of
+from dpframe.spaces.base import affine_map
 
 _GROUP_MEAN_SD, _FAR_GROUP_SHARE = 0.3, 0.1
 """Prior standard deviation of group means, in standard deviations of the column; and the prior share of groups whose
@@ -475,7 +475,7 @@ class NumberEstimates(VectorEstimates):
         law, rows = self._joints.law(column), max(float(self._all_rows), ddof + 1.0)
         if not self.n or self._tails(column) is not None or law.source == "tables":
             return series
-        scale = line_of(self._source.column(column).space)[1] ** 2 * rows / (rows - ddof)
+        scale = affine_map(self._source.column(column).space)[1] ** 2 * rows / (rows - ddof)
         value, error = (v * scale for v in law.variance(self._source.sampling(target)))
         # If the fit lies outside the unbiased interval, the fit is misspecified: keep the unbiased estimate.
         if not error < series["std_error"] or not series["lower"] <= value <= series["upper"]:
@@ -632,7 +632,7 @@ class NumberEstimates(VectorEstimates):
         check_flags(density=density)
         if density:
             # Densities are per unit and per row that is not null: they integrate to 1, as NumPy's do.
-            widths = np.diff(axis.edges) * line_of(axis.column.space)[1] * fitted.shares[: fitted.bins].sum()
+            widths = np.diff(axis.edges) * affine_map(axis.column.space)[1] * fitted.shares[: fitted.bins].sum()
             unit = 1 / (widths * rows)
         part, tails = slice(0, axis.bins), self._tails(column)
         results = Results(*fitted.parts_of(parts[part], sampling, self._z) * rows * unit)
@@ -692,7 +692,7 @@ class NumberEstimates(VectorEstimates):
         moments.check_holds_numbers(source_column)
         space = source_column.space
         fitted = self._joints.law(column)
-        start, step = line_of(space)
+        start, step = affine_map(space)
         codes = fitted.quantiles(levels, z, sampling)
         last = space.values - 1
         point, lower, upper = (start + np.clip(code, 0, last) * step for code in codes)
@@ -713,7 +713,7 @@ class NumberEstimates(VectorEstimates):
 
 def _ends(space: Space) -> tuple[float, float]:
     """Return the lowest and highest value of a numeric space."""
-    start, step = line_of(space)
+    start, step = affine_map(space)
     return start, start + step * (space.values - 1)
 
 

@@ -481,7 +481,7 @@ class ConditionedDraws(TableDraws):
 
     def _central_counts(self, law: NumberLaw) -> FloatArray:
         """Return isotonic counts: to truncate each count at 0 would put too many rows into empty tails."""
-        return np.append(law.risen, law.positive[law.bins :])
+        return np.append(law.isotonic_counts, law.positive[law.bins :])
 
     def _draw_pair(self, pair: tuple[int, int]) -> FloatArray:
         count_table = self._find_pair_table(pair)

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from dpframe.errors import ParameterError
 from dpframe.estimate.axes import Axis, NoiseBlock
-from dpframe.estimate.evidence.combine import few_rows
+from dpframe.estimate.evidence.combine import fieller_factor
 from dpframe.estimate.evidence.likelihood import expectation_maximization
 from dpframe.estimate.joint_domain import JointDomain
 from dpframe.plan.columns import Column, Group
@@ -391,8 +391,8 @@ def ratio_by_all(
         p = np.minimum(p, n)
     with np.errstate(divide="ignore", invalid="ignore"):
         # The variance of too few rows is 0 or negative: the mean of the group is unknown.
-        fieller_factor = few_rows(p, np.where(p > 0, p_squares, np.inf))
-        return r, np.where(residual > 0, residual / p**2 * fieller_factor**2, np.inf)
+        factor = fieller_factor(p, np.where(p > 0, p_squares, np.inf))
+        return r, np.where(residual > 0, residual / p**2 * factor**2, np.inf)
 
 
 def _ratio_within_group(

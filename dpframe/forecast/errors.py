@@ -16,7 +16,7 @@ import numpy as np
 from dpframe.channels import Mechanism, ResponseChannel
 from dpframe.spaces import Integer, Nullable, Space
 from dpframe.spaces.arrays import FloatArray
-from dpframe.spaces.base import line_of
+from dpframe.spaces.base import affine_map
 
 _FINEST_GRID = 1 << 12
 """Most cells of the grid that forecasts use for uniform values: errors differ by 0.03 % at most (tolerance)."""
@@ -87,7 +87,7 @@ def mean_errors(space: Space, mechanism: Mechanism, shares: FloatArray | None, n
     squared = mechanism.surrogate(residual) ** 2
     typical = float(mechanism.apply(t) @ squared) - float(t @ residual**2)
     worst = float((mechanism.apply(squared, adjoint=True) - residual**2).max())
-    unit, sampling_variance = width * line_of(space)[1], sampled * float(t @ residual**2)
+    unit, sampling_variance = width * affine_map(space)[1], sampled * float(t @ residual**2)
     return Errors(
         *(math.sqrt((max(v, 0) + sampling_variance) / n) / max(share, 1e-300) * unit for v in (typical, worst))
     )

@@ -28,7 +28,7 @@ from dpframe.forecast.errors import (
 )
 from dpframe.spaces import Space
 from dpframe.spaces.arrays import FloatArray
-from dpframe.spaces.base import line_of
+from dpframe.spaces.base import affine_map
 from dpframe.spaces.cells import ball_of, cell_count, is_cut
 
 if TYPE_CHECKING:
@@ -277,7 +277,7 @@ class Forecast:
     def _sum_precision(self, names: Names) -> float:
         space = self._columns[names[0]].space
         present = self.n * space.values / space.size  # rows with a value, if null is as frequent as a value
-        return self._precision("sum", names, present, line_of(space)[1])
+        return self._precision("sum", names, present, affine_map(space)[1])
 
     def _item_precision(self, names: Names) -> float:
         return self._precision("items", names, self.n, 1.0)
@@ -322,7 +322,9 @@ class Statistic:
 
 def has_cells(column: Any) -> bool:
     """Return whether a column has a marginal to forecast; codes beyond the bounds have no share."""
-    return column.space.size <= MOST_CELLS and not column.space.code_words and not column.mechanism.widens
+    return (
+        column.space.size <= MOST_CELLS and not column.space.code_words and not column.mechanism.releases_outside_bounds
+    )
 
 
 _SHARES = Statistic(has_cells, Forecast._share_errors, Forecast._cell_precision)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from dpframe.accounting.budget import Budget, compose
 from dpframe.errors import ParameterError
 from dpframe.forecast.forecast import Forecast
-from dpframe.plan.calibration import Terms, recalibrate
+from dpframe.plan.calibration import AccountingContext, recalibrate
 from dpframe.plan.columns import Randomised
 from dpframe.plan.data import PlanData
 
@@ -26,7 +26,7 @@ ORDER_METHODS = {
 """Proof methods of a bound for a secret order, in words."""
 
 
-def _try_recalibrate(units: Sequence[Randomised], terms: Terms) -> tuple[Randomised, ...] | None:
+def _try_recalibrate(units: Sequence[Randomised], terms: AccountingContext) -> tuple[Randomised, ...] | None:
     """Return the units calibrated for other terms, or None if no noise is large enough."""
     try:
         return recalibrate(tuple(units), terms)
@@ -34,7 +34,7 @@ def _try_recalibrate(units: Sequence[Randomised], terms: Terms) -> tuple[Randomi
         return None
 
 
-def _typical_error(units: Sequence[Randomised], terms: Terms) -> float:
+def _typical_error(units: Sequence[Randomised], terms: AccountingContext) -> float:
     columns = [column for unit in units for column in unit.columns]
     return Forecast(columns, (terms.rows if terms.sample is None else terms.sample) or 1).typical_error
 

@@ -20,7 +20,7 @@ from dpframe.channels import GammaDiagonal, Mechanism, family_for, mechanism_for
 from dpframe.channels.gamma_diagonal import LARGEST_PRODUCT
 from dpframe.errors import DpframeWarning, ParameterError, is_one_of, name_list, tuple_label, warn
 from dpframe.inference.inferred import Inferred
-from dpframe.plan.calibration import Maker, Terms, calibrate, slacks_of
+from dpframe.plan.calibration import AccountingContext, Maker, calibrate, slacks_of
 from dpframe.plan.columns import (
     Column,
     Group,
@@ -52,7 +52,7 @@ _MOST_LAWS = 200
 
 
 def shares_by_error(
-    makers: Sequence[Maker], weights: Sequence[int], ready: Sequence[Randomised], terms: Terms
+    makers: Sequence[Maker], weights: Sequence[int], ready: Sequence[Randomised], terms: AccountingContext
 ) -> list[float]:
     """Return the shares of least total normalised error: expected error by diameter, a group's once for each column.
 
@@ -125,7 +125,7 @@ class _ErrorCurve:
         return self._kind.at(math.exp(x), min(1.0, math.exp(float(np.interp(x, self._x, self._blanket)))))
 
 
-def _log_cost(parts: Sequence[ColumnLoss], terms: Terms) -> float:
+def _log_cost(parts: Sequence[ColumnLoss], terms: AccountingContext) -> float:
     """Return the logarithm of a row's cost, up to a constant."""
     losses = np.array([part.epsilon for part in parts])
     if terms.shuffled_rows is None:
@@ -240,7 +240,7 @@ def _check_sample_size(sample: Any, n: int | None) -> None:
 
 def build_units(
     known: Mapping[str, Space],
-    terms: Terms,
+    terms: AccountingContext,
     allocation: str | Mapping[Any, float],
     mechanisms: Any,
     groups: Any,
@@ -274,7 +274,7 @@ class _Calibration:
     """Inputs of a calibration, with their JSON text as key: equal values 1 and 1.0 release different numbers."""
 
     known: Mapping[str, Space] = field(compare=False)
-    terms: Terms
+    terms: AccountingContext
     allocation: str | Mapping[Any, float] = field(compare=False)
     chosen: Mapping[str, Any] = field(compare=False)
     joined: Sequence[tuple[str, ...]] = field(compare=False)

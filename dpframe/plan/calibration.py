@@ -59,7 +59,7 @@ _SUM_ROUNDING_FACTOR = 1 + Fraction(1, 10**12)
 
 
 @dataclass(frozen=True)
-class Terms:
+class AccountingContext:
     """Inputs of the accountant: budget, number of rows, sample, shuffling, contributions, and other parts of the
     release.
 
@@ -136,7 +136,7 @@ class Terms:
             bound = replace(self, local=None).failing(slack).delta_of_losses(parts)
         return self._cap_bound(bound, parts, Step(0.0, slack))
 
-    def failing(self, delta: float) -> Terms:
+    def failing(self, delta: float) -> AccountingContext:
         """Return the terms for pure unshuffled channels, together with channels that fail with this total probability.
 
         Randomised response of ε that fails with chance δ dominates an (ε, δ) channel (`dominating_step`).
@@ -202,7 +202,7 @@ def _rows_delta(parts: tuple[ColumnLoss, ...], permuted: int | None, epsilon: fl
 
 
 @lru_cache(maxsize=4096)
-def _delta_with_central(parts: tuple[ColumnLoss, ...], terms: Terms) -> Bound:
+def _delta_with_central(parts: tuple[ColumnLoss, ...], terms: AccountingContext) -> Bound:
     """Return the δ of rows composed with the central steps."""
     assert terms.central is not None
     if terms.shuffled_rows is None:
@@ -216,7 +216,7 @@ def _delta_with_central(parts: tuple[ColumnLoss, ...], terms: Terms) -> Bound:
 
 
 @lru_cache(maxsize=4096)
-def _rows_cover(parts: tuple[ColumnLoss, ...], terms: Terms) -> Cover:
+def _rows_cover(parts: tuple[ColumnLoss, ...], terms: AccountingContext) -> Cover:
     """Return the Gaussian cover of shuffled rows, proved to a finer width if the coarse proof cannot decide."""
     # Only a cover whose lower bound fits may still fit at a finer width.
     rough = rows_cover(parts, terms.permutation, terms.curve)
@@ -227,12 +227,12 @@ def _rows_cover(parts: tuple[ColumnLoss, ...], terms: Terms) -> Cover:
     )
 
 
-def _relative_mu(parts: Sequence[ColumnLoss], terms: Terms) -> float:
+def _relative_mu(parts: Sequence[ColumnLoss], terms: AccountingContext) -> float:
     """Return about the μ of shuffled rows, relative to the curve's: from a few nodes, without proof."""
     return rows_cover(parts, terms.permutation, terms.curve, tolerance=math.inf).least
 
 
-def rows_step(parts: tuple[ColumnLoss, ...], terms: Terms) -> Step | None:
+def rows_step(parts: tuple[ColumnLoss, ...], terms: AccountingContext) -> Step | None:
     """Return about the least step of shuffled rows with these columns; None without a proof."""
     cover = _rows_cover(parts, terms)
     return cover.step if math.isfinite(cover.ratio) else None
@@ -245,7 +245,9 @@ def _split_steps(mechanisms: Sequence[Mechanism]) -> tuple[list[Step], list[floa
     return steps, [m.certified.epsilon for m in unstepped], math.fsum(m.delta for m in unstepped)
 
 
-def _pure_losses(mechanisms: Sequence[Mechanism], terms: Terms) -> tuple[list[ColumnLoss], Terms]:
+def _pure_losses(
+    mechanisms: Sequence[Mechanism], terms: AccountingContext
+) -> tuple[list[ColumnLoss], AccountingContext]:
     """Return the mechanisms as pure ones, and terms that account for their chance to fail."""
     failure_probability = math.fsum(m.delta for m in mechanisms)
     if failure_probability == 0:
@@ -257,18 +259,20 @@ _DELTA_SHARE = 0.5
 """Share of δ for columns whose noise needs δ > 0 (tuned; effect not measured)."""
 
 
-def slacks_of(taking: Sequence[bool], terms: Terms) -> list[float]:
+def slacks_of(columns_needing_delta: Sequence[bool], terms: AccountingContext) -> list[float]:
     """Return the δ of each column: half of a row's δ in equal parts for columns whose noise needs δ, else 0."""
-    count = sum(taking)
+    count = sum(columns_needing_delta)
     rows = terms.contributions if terms.central is not None else 1
-    return [terms.sampled_budget.delta * _DELTA_SHARE / count / rows if takes else 0.0 for takes in taking]
+    return [
+        terms.sampled_budget.delta * _DELTA_SHARE / count / rows if takes else 0.0 for takes in columns_needing_delta
+    ]
 
 
 def calibrate(
     makers: Sequence[Maker],
     shares: Sequence[float],
     ready: Sequence[Randomised],
-    terms: Terms,
+    terms: AccountingContext,
     slacks: Sequence[float] = (),
 ) -> list[Randomised]:
     """Return the units with the largest losses within the budget, in the proportion of their shares.
@@ -313,7 +317,7 @@ def _make_units(makers: Sequence[Maker], shares: Sequence[float], total: float) 
 
 
 @lru_cache(maxsize=256)
-def recalibrate(units: tuple[Randomised, ...], terms: Terms) -> tuple[Randomised, ...]:
+def recalibrate(units: tuple[Randomised, ...], terms: AccountingContext) -> tuple[Randomised, ...]:
     """Return units calibrated for other terms, in their order, with their shares and fixed channels unchanged."""
     adjustable = [unit for unit in units if not unit.mechanism.fixed]
     fixed = [unit for unit in units if unit.mechanism.fixed]
@@ -330,7 +334,7 @@ def _shares_of_sum(units: Sequence[Randomised]) -> list[float]:
     return [unit.mechanism.epsilon / epsilon_sum for unit in units]
 
 
-def likely_units(units: tuple[Randomised, ...], terms: Terms) -> tuple[Randomised, ...]:
+def likely_units(units: tuple[Randomised, ...], terms: AccountingContext) -> tuple[Randomised, ...]:
     """Return about the units of `recalibrate`, with losses within 2 % of its own, without proof: for forecasts."""
     if any(unit.mechanism.fixed or unit.takes_delta for unit in units):
         return recalibrate(units, terms)
@@ -354,7 +358,7 @@ _RESERVE_SHARE = 1e-3
 """Share of ε that ready mechanisms must leave for the other columns (tolerance)."""
 
 
-def check_ready(ready: Sequence[Mechanism], terms: Terms) -> None:
+def check_ready(ready: Sequence[Mechanism], terms: AccountingContext) -> None:
     """Raise `ParameterError` if ready mechanisms leave nothing for central steps, before these are spent."""
     if not ready or terms.central is None:
         return
@@ -370,7 +374,7 @@ def check_ready(ready: Sequence[Mechanism], terms: Terms) -> None:
 
 
 def _calibrate_rows_only(
-    makers: Sequence[Maker], shares: Sequence[float], ready: Sequence[Randomised], terms: Terms
+    makers: Sequence[Maker], shares: Sequence[float], ready: Sequence[Randomised], terms: AccountingContext
 ) -> list[Randomised]:
     """Return units with nearly the largest total loss within the budget, without central steps.
 
@@ -424,7 +428,11 @@ def _interpolate_total(low: float, high: float, deltas: Mapping[float, float], d
 
 
 def _calibrate_shuffled(
-    makers: Sequence[Maker], shares: Sequence[float], ready: Sequence[Randomised], terms: Terms, model: _LossModel
+    makers: Sequence[Maker],
+    shares: Sequence[float],
+    ready: Sequence[Randomised],
+    terms: AccountingContext,
+    model: _LossModel,
 ) -> list[Randomised]:
     """Return units with nearly the largest total loss within the budget, for shuffled rows with central steps.
 
@@ -464,7 +472,7 @@ def _calibrate_shuffled(
 
 
 def _calibrate_unshuffled(
-    makers: Sequence[Maker], shares: Sequence[float], terms: Terms, model: _LossModel
+    makers: Sequence[Maker], shares: Sequence[float], terms: AccountingContext, model: _LossModel
 ) -> list[Randomised]:
     """Return unshuffled units with central steps: their losses follow from public facts, not from their spaces.
 
@@ -498,7 +506,7 @@ def _calibrate_steps(
     makers: Sequence[Maker],
     shares: Sequence[float],
     ready: Sequence[Randomised],
-    terms: Terms,
+    terms: AccountingContext,
     slacks: Sequence[float],
 ) -> list[Randomised]:
     """Return unshuffled units with steps among them: losses follow only from their requested (ε, δ).
@@ -535,14 +543,14 @@ class _LossModel:
     grids. ``ready`` are the losses of fixed units, and ``terms`` account for channels that may fail.
     """
 
-    def __init__(self, shares: Sequence[float], ready: Sequence[ColumnLoss], terms: Terms) -> None:
+    def __init__(self, shares: Sequence[float], ready: Sequence[ColumnLoss], terms: AccountingContext) -> None:
         self._shares = np.array(shares)
         self.ready, self.terms = list(ready), terms
         self._kinds = [ColumnLoss(1.0, 0.5) for _ in shares]
         self._seen: dict[float, tuple[FloatArray, FloatArray]] = {}
 
     @classmethod
-    def beside(cls, ready: Sequence[Randomised], shares: Sequence[float], terms: Terms) -> _LossModel:
+    def beside(cls, ready: Sequence[Randomised], shares: Sequence[float], terms: AccountingContext) -> _LossModel:
         """Return a model of units with ready units, whose δ is a chance to fail."""
         return cls(shares, *_pure_losses([unit.mechanism for unit in ready], terms))
 
@@ -634,7 +642,7 @@ class _LossModel:
 
 @lru_cache(maxsize=1024)
 def _total_under_curve(
-    shares: tuple[float, ...], ready: tuple[ColumnLoss, ...], terms: Terms, upper_limit: float
+    shares: tuple[float, ...], ready: tuple[ColumnLoss, ...], terms: AccountingContext, upper_limit: float
 ) -> tuple[float, float]:
     """Return `_LossModel.under_curve` of units before any is made, cached for plans with equal shares."""
     return _LossModel(shares, ready, terms).under_curve(upper_limit)

@@ -30,7 +30,7 @@ from dpframe.channels.flip_loss import FlipLoss
 from dpframe.errors import ParameterError, name_list
 from dpframe.inference.proof import prove_inference
 from dpframe.plan.accounting_gains import ORDER_METHODS
-from dpframe.plan.calibration import Terms
+from dpframe.plan.calibration import AccountingContext
 from dpframe.plan.data import PlanData
 from dpframe.plan.measures import measures_step
 from dpframe.plan.notebook import notebook_html
@@ -299,7 +299,7 @@ def _rows_claim(plan: PlanData, claimed: Budget, contributions: int) -> Budget |
 
 
 def _total_by_addition(
-    terms: Terms, proofs: Sequence[Proof], _: Budget, contributions: int
+    terms: AccountingContext, proofs: Sequence[Proof], _: Budget, contributions: int
 ) -> tuple[float, float, str]:
     """Return the (ε, δ) of a person by basic composition, with sampling applied to rows, and how."""
     spent = [(p.epsilon, p.claimed.delta) for p in proofs]
@@ -317,7 +317,7 @@ def _total_by_addition(
 
 
 def _total_of_stepped_rows(
-    terms: Terms, proofs: Sequence[Proof], claimed: Budget, contributions: int
+    terms: AccountingContext, proofs: Sequence[Proof], claimed: Budget, contributions: int
 ) -> tuple[float, float, str]:
     """Return the δ at the claimed ε of unshuffled rows with steps among their units, and how."""
     terms = replace(terms, local=None)
@@ -338,7 +338,7 @@ def _total_of_stepped_rows(
     return claimed.epsilon, min(1.0, delta), "; ".join(sentences)
 
 
-def _scale_delta(value: float, terms: Terms, claimed: Budget) -> float:
+def _scale_delta(value: float, terms: AccountingContext, claimed: Budget) -> float:
     """Return the δ of a person: the claim's δ, scaled by the row's δ over `sampled_budget`'s."""
     if value == terms.sampled_budget.delta:
         return claimed.delta
@@ -346,7 +346,7 @@ def _scale_delta(value: float, terms: Terms, claimed: Budget) -> float:
 
 
 def _total_by_accountant(
-    terms: Terms, proofs: Sequence[Proof], claimed: Budget, contributions: int
+    terms: AccountingContext, proofs: Sequence[Proof], claimed: Budget, contributions: int
 ) -> tuple[float, float, str]:
     """Return the δ at the claimed ε, from only the proved losses and blankets, and how."""
     bound = terms.delta_of_losses([p.column_loss for p in proofs])

@@ -21,7 +21,7 @@ from dpframe.accounting.unit import Unit
 from dpframe.errors import ParameterError, PlanError, check_whole, is_one_of
 from dpframe.inference.findings import NotFound, unidentified_columns
 from dpframe.inference.inferred import Inferred
-from dpframe.plan.calibration import Terms
+from dpframe.plan.calibration import AccountingContext
 from dpframe.plan.columns import Column, Group, Randomised, column_from_json, group_from_json
 from dpframe.plan.measures import Measure, check_measures, measures_step
 from dpframe.plan.rules import BoundRules, Rule, as_rules
@@ -223,7 +223,7 @@ class PlanData:
         return compose(unit.certified for unit in self.units) if self.units else Budget(5e-324)
 
     @cached_property
-    def terms(self) -> Terms:
+    def terms(self) -> AccountingContext:
         """The accountant's inputs: the budget of a row, and whether its order and sample are secret."""
         return terms_of(
             self.release,

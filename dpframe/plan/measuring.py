@@ -20,7 +20,7 @@ from dpframe.inference.categories import MOST_COUNTED_ITEMS
 from dpframe.plan.levels import FEW, FIRST, has_levels, level_sizes
 from dpframe.plan.measures import LARGEST_TABLE, SLACK, Measure, check_measures, measures_step
 from dpframe.spaces import Space
-from dpframe.spaces.base import line_of
+from dpframe.spaces.base import affine_map
 from dpframe.spaces.cells import ball_of, cell_count, is_cut, item_count, largest_set
 from dpframe.totals.least_noise import FAINTEST, least_noise
 
@@ -126,7 +126,7 @@ _TOO_SMALL = "epsilon is too small to measure tables; raise epsilon, or pass mea
 
 
 @dataclass(frozen=True)
-class Wish:
+class Workload:
     """Requested tables and their share of the budget, before their noise is known."""
 
     measure: str | tuple[tuple[str, ...], ...] | None
@@ -145,7 +145,7 @@ class Wish:
         return isinstance(self.measure, str)
 
     @property
-    def listed(self) -> Wish:
+    def listed(self) -> Workload:
         """The request for only the listed tables, at an equal share."""
         return replace(self, measure=self.added or None, added=(), share=self.taken) if self.is_default else self
 
@@ -229,7 +229,7 @@ class Wish:
         square = math.fsum(_goal_costs(tables, spaces, goals)) * math.fsum(_goal_shares(tables, spaces, goals))
         return contributions / n * math.sqrt(square / self.taken)
 
-    def without(self, spaces: Mapping[str, Space], lost: Collection[str] = ()) -> Wish:
+    def without(self, spaces: Mapping[str, Space], lost: Collection[str] = ()) -> Workload:
         """Return the request without tables that spaces already paid for do not allow, with a warning.
 
         ``lost`` are columns whose spaces inference did not find.
@@ -243,7 +243,7 @@ class Wish:
                 )
                 continue
             try:
-                (replace(self, added=(names,)) if self.is_default else Wish((names,))).tables(spaces)
+                (replace(self, added=(names,)) if self.is_default else Workload((names,))).tables(spaces)
             except ParameterError as error:
                 refusals.append(str(error))
             else:
@@ -672,7 +672,7 @@ def _goal_costs(
             continue
         space = spaces[table.columns[0]]
         # Size of 1 in a table's numbers, over the rows, in the unit of its goal.
-        unit = line_of(space)[1] if table.kind == "sum" else 1.0
+        unit = affine_map(space)[1] if table.kind == "sum" else 1.0
         unit = vector_scale(space) / ball_of(space).last if table.kind == "vectors" else unit
         costs.append(noise.moves * (noise.span / (goal / unit)) ** 2)
     return costs

@@ -21,7 +21,7 @@ from dpframe.errors import ParameterError, check_fraction, check_whole, did_you_
 from dpframe.inference.categories import MOST_COUNTED_ITEMS
 from dpframe.inference.from_data import any_space
 from dpframe.plan.build import as_mechanisms
-from dpframe.plan.calibration import Terms, check_ready
+from dpframe.plan.calibration import AccountingContext, check_ready
 from dpframe.plan.columns import check_noise
 from dpframe.plan.plan import Plan
 from dpframe.plan.rules import as_rules
@@ -374,7 +374,7 @@ def check_bounded(left: Sequence[Field], options: Mapping[str, Any]) -> None:
     """Refuse noise that goes beyond bounds still to be inferred, which a column's type may then not hold."""
     for column in left:
         name = options["mechanisms"].get(column.name)
-        if name is not None and widens(any_space(column), name):
+        if name is not None and releases_outside_bounds(any_space(column), name):
             tag = name.tag if isinstance(name, Mechanism) else name
             raise ParameterError(
                 f"mechanism {tag} of column {column.name!r} goes beyond the bounds, which must be declared: "
@@ -382,11 +382,15 @@ def check_bounded(left: Sequence[Field], options: Mapping[str, Any]) -> None:
             )
 
 
-def widens(space: Space, mechanism: Any) -> bool:
+def releases_outside_bounds(space: Space, mechanism: Any) -> bool:
     """Return whether a mechanism, ready or by its name, is for a space, and goes beyond its bounds."""
     if not takes(space, mechanism):
         return False
-    return mechanism.widens if isinstance(mechanism, Mechanism) else family_for(space, mechanism).widens
+    return (
+        mechanism.releases_outside_bounds
+        if isinstance(mechanism, Mechanism)
+        else family_for(space, mechanism).releases_outside_bounds
+    )
 
 
 def takes(space: Space, mechanism: Any) -> bool:
@@ -404,13 +408,13 @@ def ready(options: Mapping[str, Any]) -> list[Mechanism]:
     return [m for m in options["mechanisms"].values() if isinstance(m, Mechanism)]
 
 
-def hides(options: Mapping[str, Any]) -> bool:
+def uses_shuffle_amplification(options: Mapping[str, Any]) -> bool:
     """Return whether rows hide each other: they are shuffled, and no mechanism has a δ of its own."""
-    has_own_delta = any(m.delta > 0 for m in ready(options)) or bool(taking(options))
+    has_own_delta = any(m.delta > 0 for m in ready(options)) or bool(columns_needing_delta(options))
     return bool(options["shuffle"]) and not options["passthrough"] and not has_own_delta
 
 
-def taking(options: Mapping[str, Any]) -> list[str]:
+def columns_needing_delta(options: Mapping[str, Any]) -> list[str]:
     """Return the columns whose mechanism, ready or by its name, may need a δ of its own."""
     mechanisms, names = options["mechanisms"], by_name(family for family in MECHANISMS.values() if family.takes_delta)
     return [
@@ -421,7 +425,7 @@ def taking(options: Mapping[str, Any]) -> list[str]:
 def may_move_shares(options: Mapping[str, Any], left: Sequence[Field]) -> bool:
     """Return whether a mechanism with a loss or a δ of its own may give way, which moves other columns' shares."""
     costly_columns = {name for name, mechanism in options["mechanisms"].items() if isinstance(mechanism, Mechanism)}
-    costly_columns |= {*taking(options)}
+    costly_columns |= {*columns_needing_delta(options)}
     return any(column.name in costly_columns for column in left)
 
 
@@ -433,4 +437,6 @@ def check_ready_mechanisms(
     central, secret = composed_steps(steps) if steps else None, options["shuffle"] and not options["passthrough"]
     # An optimal sample has no number yet, and is checked when the plan is built.
     sample = options["sample"] if isinstance(options["sample"], int) else None
-    check_ready(ready(options), Terms(promise, options["n"], sample, secret, options["contributions"], central))
+    check_ready(
+        ready(options), AccountingContext(promise, options["n"], sample, secret, options["contributions"], central)
+    )

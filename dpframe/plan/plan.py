@@ -15,7 +15,7 @@ from dpframe.accounting.gaussian_dp import Step, promise_step
 from dpframe.errors import FileError, ParameterError, PlanError, check_whole
 from dpframe.plan.accounting_gains import gains_table
 from dpframe.plan.beliefs import belief_table
-from dpframe.plan.calibration import Terms, recalibrate
+from dpframe.plan.calibration import AccountingContext, recalibrate
 from dpframe.plan.certificate import Certificate, certify
 from dpframe.plan.columns import parted
 from dpframe.plan.data import PlanData, fields_of, read_fields, read_parts, schema_of
@@ -117,7 +117,7 @@ class Plan(PlanData):
         """Return the plan for another sample, calibrated anew; the plan itself for None."""
         return self if sample is None else self._recalibrate(replace(self.terms, sample=sample))
 
-    def _recalibrate(self, terms: Terms) -> Plan:
+    def _recalibrate(self, terms: AccountingContext) -> Plan:
         """Return the plan calibrated for other terms, with its shares unchanged."""
         inference_step = None if self.inferred is None else self.inferred.step
         may_have_tables = self.terms.shuffled_rows is not None and not any(unit.step for unit in self.units)

@@ -18,7 +18,7 @@ from dpframe.accounting.budget import compose
 from dpframe.channels import ResponseChannel
 from dpframe.errors import ParameterError, check_whole, name_list
 from dpframe.forecast.forecast import STATISTICS, Forecast
-from dpframe.plan.calibration import Terms, recalibrate
+from dpframe.plan.calibration import AccountingContext, recalibrate
 from dpframe.plan.columns import Group, Randomised
 from dpframe.plan.data import PlanData
 
@@ -125,7 +125,7 @@ def sample_curve_of(
     return table
 
 
-def _theorem_holds(units: Sequence[Randomised], terms: Terms, names: Sequence[str]) -> bool:
+def _theorem_holds(units: Sequence[Randomised], terms: AccountingContext, names: Sequence[str]) -> bool:
     """Return whether Theorem III.4 holds for these units.
 
     The theorem is for one γ-diagonal channel on the statistic's columns and no others, with rows sampled in secret, and

@@ -12,10 +12,10 @@ from dpframe.accounting.budget import Budget
 from dpframe.channels import mechanism_for
 from dpframe.errors import ParameterError, check_whole
 from dpframe.forecast.forecast import Forecast
-from dpframe.plan.calibration import Maker, Terms, calibrate, likely_units
+from dpframe.plan.calibration import AccountingContext, Maker, calibrate, likely_units
 from dpframe.plan.columns import ADDITIVE, Column, Group, Randomised, parted, stand_in
 from dpframe.plan.data import PlanData
-from dpframe.plan.measuring import Wish
+from dpframe.plan.measuring import Workload
 from dpframe.plan.steps import terms_of
 from dpframe.spaces import Space
 
@@ -28,7 +28,7 @@ def forecast_of(plan: PlanData, n_rows: int | None = None, types: Mapping[str, A
     return Forecast(plan.columns, n, plan.groups, sample, plan.measures, types, split)
 
 
-def _split_groups(units: Sequence[Randomised], terms: Terms) -> tuple[Column, ...]:
+def _split_groups(units: Sequence[Randomised], terms: AccountingContext) -> tuple[Column, ...]:
     """Return all columns as they would be if every group's share were divided over its columns."""
     makers: list[Maker] = []
     shares: list[float] = []
@@ -106,7 +106,7 @@ class Setting:
 
     def forecast(self) -> Forecast:
         """Return the forecast without split groups; raise `ParameterError` if no noise is large enough."""
-        wish, secret = Wish(self.measure), self.shuffle and not self.copied
+        wish, secret = Workload(self.measure), self.shuffle and not self.copied
         measures = wish.measures(self.spaces, self.promise, None, self.n, self.contributions, proved=False)
         # The cap of each row is beside the largest cost of tables, as in a plan.
         tables = wish.most(self.promise, None) if measures else None
@@ -128,4 +128,8 @@ def with_square_wave(unit: Any) -> Any:
 
 def with_bounded_noise(unit: Any) -> Any:
     """Return a column with its space's default noise in place of noise beyond its bounds; other units unchanged."""
-    return Column.calibrated(unit.name, unit.space, unit.mechanism.epsilon, 0.0) if unit.mechanism.widens else unit
+    return (
+        Column.calibrated(unit.name, unit.space, unit.mechanism.epsilon, 0.0)
+        if unit.mechanism.releases_outside_bounds
+        else unit
+    )

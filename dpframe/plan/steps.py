@@ -10,12 +10,12 @@ from dpframe.accounting.budget import Budget, compose
 from dpframe.accounting.gaussian_dp import Step, composed_steps, dominating_step, pure_step, step_epsilon
 from dpframe.inference.histogram_specs import STATED_SHARE
 from dpframe.inference.inferred import Inferred
-from dpframe.plan.calibration import Terms, rows_step
+from dpframe.plan.calibration import AccountingContext, rows_step
 from dpframe.plan.columns import Randomised
 
 
 def steps_of(
-    units: Sequence[Randomised], terms: Terms, inferred: Inferred | None, tables: Step | None = None
+    units: Sequence[Randomised], terms: AccountingContext, inferred: Inferred | None, tables: Step | None = None
 ) -> dict[str, Step]:
     """Return the privacy step of each part of a release, by its name.
 
@@ -56,7 +56,7 @@ def central_budget(inferred: Inferred | None, tables: Step | None, delta: float)
     return compose([inferred.budget, Budget(step_epsilon(tables, tables_delta) or 5e-324, tables_delta)])
 
 
-def rows_budget(units: Sequence[Randomised], terms: Terms, steps: Mapping[str, Step]) -> Budget:
+def rows_budget(units: Sequence[Randomised], terms: AccountingContext, steps: Mapping[str, Step]) -> Budget:
     """Return the budget of a release after its inference is paid: never more than the whole promise.
 
     This is not the promise less the cost of inference, because separate accounting costs more than joint composition.
@@ -83,7 +83,7 @@ def terms_of(
     local: float | None,
     tables: Step | None = None,
     most: Step | None = None,
-) -> Terms:
+) -> AccountingContext:
     """Return the inputs of the accountant: central steps are composed with the rows, or (older plans) subtracted.
 
     Inference is subtracted if rows are unshuffled and tables are measured. Its outcome then decides the tables and the
@@ -97,7 +97,9 @@ def terms_of(
     )
     steps = [step for step in (inference_step, tables) if step is not None]
     central = composed_steps(steps) if steps else None
-    return Terms(budget, n, sample, secret, contributions, central, row_cap(promise, inferred, most or tables, local))
+    return AccountingContext(
+        budget, n, sample, secret, contributions, central, row_cap(promise, inferred, most or tables, local)
+    )
 
 
 def row_cap(promise: Budget, inferred: Inferred | None, tables: Step | None, local: float | None) -> Budget | None:

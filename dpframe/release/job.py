@@ -188,7 +188,7 @@ class ReleaseJob(Job[Checked, D], Generic[T, D]):
         return Ready(plan, key, codes, has_own_plan, None if account is None else account.part)
 
 
-def carry_out(
+def run_release_job(
     table: T,
     request: Request,
     budget: ReleaseBudget,
@@ -218,7 +218,7 @@ def planned(
     if epsilon is None:
         raise ParameterError("give epsilon, e.g. epsilon=1.0")
     request = Request(epsilon, delta, None, options, release=False)
-    return carry_out(table, request, ReleaseBudget(account, key), lambda _, ready: ready.plan)
+    return run_release_job(table, request, ReleaseBudget(account, key), lambda _, ready: ready.plan)
 
 
 def _watch_order(plan: Plan, codes: Codes) -> None:

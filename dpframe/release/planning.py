@@ -48,18 +48,18 @@ from dpframe.plan.declared import (
     warn_of_persons,
     warn_of_whole_bounds,
 )
-from dpframe.plan.measuring import Wish
+from dpframe.plan.measuring import Workload
 from dpframe.plan.options import (
     PlanOptions,
     check_bounded,
     check_names,
     check_ready_mechanisms,
     checked,
-    hides,
+    columns_needing_delta,
     may_move_shares,
+    releases_outside_bounds,
     takes,
-    taking,
-    widens,
+    uses_shuffle_amplification,
 )
 from dpframe.plan.plan import Plan
 from dpframe.plan.rules import BoundRules
@@ -140,7 +140,7 @@ class CheckedRequest:
     options: Mapping[str, Any] = field(default_factory=dict)
     allowed: Allowance | None = None
     """The budget of inference."""
-    wish: Wish = field(default_factory=lambda: Wish(None))
+    wish: Workload = field(default_factory=lambda: Workload(None))
     """The tables to measure."""
 
     @property
@@ -168,7 +168,9 @@ class CheckedRequest:
     @property
     def cost(self) -> Cost:
         """The cost of a release of the promise before its plan is known."""
-        has_curve = hides(self.options) and self.promise.delta > 0  # all of it lies under one curve
+        has_curve = (
+            uses_shuffle_amplification(self.options) and self.promise.delta > 0
+        )  # all of it lies under one curve
         return Cost(self.promise, promise_step(self.promise) if has_curve else None, unit=self.unit)
 
     @classmethod
@@ -214,7 +216,7 @@ class CheckedRequest:
             plan = built({n: known_spaces[n] for n in names}, promise, options, wish)
             return cls(plan, plan.spaces, plan.nulls, promise, plan.imputed, options=options, wish=wish)
         # No row hides in a table of none.
-        is_shuffled = hides(options) and table.n > 0
+        is_shuffled = uses_shuffle_amplification(options) and table.n > 0
         # Without shuffling the result of inference may decide neither the columns' shares nor the measured tables.
         has_fixed_tables = (
             options["allocation"] != "error" and wish.measure is None and not may_move_shares(options, unknown_columns)
@@ -284,7 +286,7 @@ class CheckedRequest:
         if self.plan is not None:
             return self.plan
         named = self.options["mechanisms"]
-        if not any(widens(space, named[name]) for name, space in self.spaces.items() if name in named):
+        if not any(releases_outside_bounds(space, named[name]) for name, space in self.spaces.items() if name in named):
             return None
         # Typical spaces may not fit the mechanisms and shares that were asked for by name.
         with contextlib.suppress(ParameterError, PlanError):
@@ -429,18 +431,18 @@ def _check_unit(reused: Inferred | None, unit: Unit) -> Inferred | None:
     return reused
 
 
-def wish_of(options: dict[str, Any], promise: Budget) -> Wish:
+def wish_of(options: dict[str, Any], promise: Budget) -> Workload:
     """Take the tables to measure from options: by default none if the order earns no credit, or δ is 0."""
     measure, share = options.pop("measure"), options.pop("measure_share")
     requested_tables = [] if isinstance(measure, str) else list(measure or ())
     listed_tables = tuple(table for table in requested_tables if table != "auto")
     wish = (
-        Wish("auto", share, added=listed_tables)
+        Workload("auto", share, added=listed_tables)
         if measure == "auto" or len(listed_tables) < len(requested_tables)
-        else Wish(measure, share)
+        else Workload(measure, share)
     )
-    if wish.is_default and not (hides(options) and options["n"] and promise.delta > 0):
-        wish = Wish(listed_tables or None, share)
+    if wish.is_default and not (uses_shuffle_amplification(options) and options["n"] and promise.delta > 0):
+        wish = Workload(listed_tables or None, share)
     # Gaussian noise on tables needs a δ.
     if wish.measure is not None and promise.delta == 0:
         raise ParameterError("measure needs delta above 0; raise delta, or pass measure=None")
@@ -452,7 +454,7 @@ def built(
     spaces: Mapping[str, Space],
     promise: Budget,
     options: Mapping[str, Any],
-    wish: Wish,
+    wish: Workload,
     inferred: Inferred | None = None,
 ) -> Plan:
     """Return the plan of columns whose spaces are known, and of the measured tables."""
@@ -509,7 +511,11 @@ def _check_by_dry_run(
 
     Names, shares, groups and rows are checked; noise is calibrated only if the calibration may fail.
     """
-    budget = remaining_budget if remaining_budget.epsilon < _SMALL_EPSILON or taking(options) else Budget(1.0, 0.0)
+    budget = (
+        remaining_budget
+        if remaining_budget.epsilon < _SMALL_EPSILON or columns_needing_delta(options)
+        else Budget(1.0, 0.0)
+    )
     unknown_names, mechanisms = {column.name for column in unknown_columns}, options["mechanisms"]
     for column in unknown_columns:
         if isinstance(tag := mechanisms.get(column.name), str):
@@ -517,7 +523,9 @@ def _check_by_dry_run(
             possible_spaces = [] if is_open(column.type) else [spaces[column.name], Nullable(spaces[column.name])]
             check_tag(tag, column.name, [space.metric for space in possible_spaces])
     # The fit and the cost of mechanisms are known only with the spaces.
-    closed_mechanisms = {k: getattr(tag, "tag", tag) if k in taking(options) else tag for k, tag in mechanisms.items()}
+    closed_mechanisms = {
+        k: getattr(tag, "tag", tag) if k in columns_needing_delta(options) else tag for k, tag in mechanisms.items()
+    }
     mechanisms = {
         k: tag for k, tag in closed_mechanisms.items() if k not in unknown_names and not isinstance(tag, Mechanism)
     }

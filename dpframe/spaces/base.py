@@ -97,7 +97,7 @@ def numbers_of(space: Space, codes: npt.NDArray[Any]) -> npt.NDArray[np.float64]
     return values
 
 
-def line_of(space: Space) -> tuple[float, float]:
+def affine_map(space: Space) -> tuple[float, float]:
     """Return the number of code 0 and the distance between neighbouring codes' numbers."""
     start, next_number = numbers_of(space, np.array([0, 1]))
     return float(start), float(next_number - start)

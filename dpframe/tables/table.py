@@ -137,7 +137,7 @@ def located(error: ColumnError, name: str, first_row: int = 0) -> ColumnError:
 
 def check_released_types(table: Table, plan: Plan) -> None:
     """Raise `ColumnError` for a column whose type cannot hold noisy values beyond its bounds."""
-    widened_columns = [column.name for column in plan.columns if column.mechanism.widens]
+    widened_columns = [column.name for column in plan.columns if column.mechanism.releases_outside_bounds]
     for field in table.fields(widened_columns):
         try:
             if not is_open(field.type):

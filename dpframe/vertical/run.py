@@ -29,7 +29,7 @@ from dpframe.inference.drafted import check_reviewed
 from dpframe.plan.build import build_plan
 from dpframe.plan.columns import padded_tags
 from dpframe.plan.measures import Measure
-from dpframe.plan.measuring import Wish
+from dpframe.plan.measuring import Workload
 from dpframe.plan.plan import Plan
 from dpframe.plan.steps import central_budget
 from dpframe.release.planning import promise_of
@@ -360,7 +360,7 @@ def new_run(
         name: _default_mechanism(name, space) for name, space in column_spaces.items() if name not in grouped_names
     } | dict(mechanisms or {})
     target_budget = promise_of(epsilon, delta, n, quiet=True)
-    workload = Wish(None if measure is None else tuple(tuple(table) for table in measure), measure_share)
+    workload = Workload(None if measure is None else tuple(tuple(table) for table in measure), measure_share)
     measures = workload.measures(column_spaces, target_budget, None, n, 1)
     plan = build_plan(
         column_spaces,

@@ -11,7 +11,7 @@ from conftest import KEY
 import dpframe as dpf
 from dpframe.ledger.account import OpenAccount
 from dpframe.release.budgets import ReleaseBudget
-from dpframe.release.job import carry_out
+from dpframe.release.job import run_release_job
 from dpframe.release.planning import Request
 from dpframe.spaces.field import Field
 from dpframe.tables.frames import wrap
@@ -30,7 +30,7 @@ def kinds(tmp_path, table=TABLE):
 
 def prepared(table, request, budget):
     """Return what there is to draw rows with, once it is paid for."""
-    return carry_out(table, request, budget, lambda _, ready: ready)
+    return run_release_job(table, request, budget, lambda _, ready: ready)
 
 
 @dataclass

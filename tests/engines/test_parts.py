@@ -21,7 +21,7 @@ from dpframe.engines.shipped import pack_task
 from dpframe.engines.table import EngineTable, Outcome
 from dpframe.engines.work import BucketRows, Seal
 from dpframe.release.budgets import ReleaseBudget
-from dpframe.release.job import carry_out
+from dpframe.release.job import run_release_job
 from dpframe.release.planning import Request
 from dpframe.tables.frames import ArrowFrame
 from dpframe.tables.inputs import open_input
@@ -139,7 +139,7 @@ class TestSpill:
         plan = dpf.plan(table, epsilon=1, delta=0, spaces={"age": (0, 120), "sex": ["F", "M"]})
         engine, spill = InThisProcess.of(folder.parent / "in.parquet"), SealedSpill(str(folder))
         budget = ReleaseBudget(None, KEY)
-        return spill, carry_out(
+        return spill, run_release_job(
             engine, Request(plan=plan), budget, lambda table, ready: run_first_pass(table, ready, spill)
         )
 

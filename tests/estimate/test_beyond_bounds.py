@@ -362,10 +362,10 @@ class TestTails:
         """Those are counted in where a heavy tail is seen at the bound, which noise does not make of nothing."""
         edges = [0.0, 1.0, 2.0, *np.arange(2.5, 16.5, 0.5)]
         beyond = len(edges) - 3
-        unseen = counted(2.0, edges, (0, 500, 500, *[0] * beyond, 0), variance=900.0).of_mean()[1]
+        mass_hidden_by_noise = counted(2.0, edges, (0, 500, 500, *[0] * beyond, 0), variance=900.0).of_mean()[1]
         seen = counted(2.0, edges, (0, 500, 500, *[90] * 4, *[0] * (beyond - 4), 0), variance=900.0).of_mean()[1]
-        assert 3 * unseen[1] < seen[1]
-        assert unseen[1] < 0.2
+        assert 3 * mass_hidden_by_noise[1] < seen[1]
+        assert mass_hidden_by_noise[1] < 0.2
 
     @pytest.mark.parametrize("edges", [[0.0], [0.0, 1.0], [-1e308, 0.0, 1e308], [0.0, 1.0, 1e308], [-1.7e308, 1.7e308]])
     def test_odd_edges(self, edges):

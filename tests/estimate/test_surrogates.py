@@ -77,7 +77,7 @@ COLUMNS = [
     for tag, cls in sorted(MECHANISMS.items())
     for metric in sorted(cls.metrics or ["discrete", "line", "nullable line"])
     for space in SPACES.get(metric, [])
-    if not (space.code_words or cls.widens)
+    if not (space.code_words or cls.releases_outside_bounds)
 ]
 
 
@@ -87,7 +87,7 @@ def test_the_registry_is_covered() -> None:
     parts = {
         tag
         for tag, cls in MECHANISMS.items()
-        if cls.widens or any("symmetric" in m or "vector" in m for m in cls.metrics)
+        if cls.releases_outside_bounds or any("symmetric" in m or "vector" in m for m in cls.metrics)
     }
     assert {tag for tag, _ in COLUMNS} | parts | {GammaDiagonal.tag} == set(MECHANISMS)
     metrics = {metric for cls in MECHANISMS.values() for metric in cls.metrics}

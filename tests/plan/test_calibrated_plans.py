@@ -26,7 +26,7 @@ from dpframe.channels import Geometric, Matrix, RandomizedResponse, Staircase
 from dpframe.inference.inferred import Inferred, Measured
 from dpframe.noise.keystream import Keystream
 from dpframe.plan.build import build_plan
-from dpframe.plan.calibration import Terms, calibrate
+from dpframe.plan.calibration import AccountingContext, calibrate
 from dpframe.plan.columns import Column
 from dpframe.plan.plan import Plan
 from dpframe.release.rows import Selection, order_words, permutation, rank
@@ -195,7 +195,7 @@ def test_hardly_any_rows(n: int) -> None:
 
 def test_no_columns_at_all() -> None:
     assert build_plan({}, epsilon=1.0, n=100, drop=["id"]).local_sum.epsilon == 5e-324
-    assert calibrate([], [], [], Terms(Budget(1.0, 1e-6), 10)) == []
+    assert calibrate([], [], [], AccountingContext(Budget(1.0, 1e-6), 10)) == []
 
 
 # --- claims that are refused --------------------------------------------------------------------------
@@ -605,14 +605,14 @@ def test_a_sample_in_a_known_order_earns_nothing() -> None:
 @pytest.mark.parametrize("rows", [10, 1_000])
 def test_rows_whose_profile_is_not_proved_are_not_allowed(total: float, rows: int) -> None:
     """Beside central steps: where no certificate is found the bound is 1, not the step that would be allowed."""
-    terms = Terms(Budget(1.0, 1e-6), rows, central=Step(0.1, 1e-9))
+    terms = AccountingContext(Budget(1.0, 1e-6), rows, central=Step(0.1, 1e-9))
     losses = [ColumnLoss(total, math.exp(-total) / 2)] * 2
     assert terms.delta_of_losses(losses).value > 1e-6
 
 
 def test_known_order_beside_central_steps_does_not_follow_from_spaces() -> None:
     """Losses are the same whatever inference gave, and so is their bound: two outcomes of each column's own ε."""
-    terms = Terms(Budget(1.0, 1e-6), 1_000, secret=False, central=Step(0.1, 1e-9))
+    terms = AccountingContext(Budget(1.0, 1e-6), 1_000, secret=False, central=Step(0.1, 1e-9))
     small, large = (
         calibrate(
             [lambda e, d, k=k: Column("a", Categorical(range(k)), RandomizedResponse(k, e, d))] * 2,

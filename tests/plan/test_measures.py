@@ -17,7 +17,7 @@ from dpframe.noise.gaussian import gaussian_table
 from dpframe.plan import build, data
 from dpframe.plan.build import build_plan
 from dpframe.plan.measures import OF_SETS, Measure, measures_step
-from dpframe.plan.measuring import Wish
+from dpframe.plan.measuring import Workload
 from dpframe.plan.plan import Plan
 from dpframe.plan.steps import terms_of
 from dpframe.spaces import Categorical, Integer, Nullable, Subset
@@ -29,7 +29,7 @@ SPACES = {
     "tags": Subset(list("abcdefgh"), 3),
 }
 PROMISE = Budget(1.0, 1e-6)
-AUTO = Wish("auto").measures(SPACES, PROMISE, None, 10_000, 1)
+AUTO = Workload("auto").measures(SPACES, PROMISE, None, 10_000, 1)
 PLAN = build_plan(SPACES, epsilon=1.0, delta=1e-6, n=10_000, measures=AUTO)
 
 
@@ -56,7 +56,7 @@ def test_the_step_takes_its_share_of_what_inference_leaves():
     whole = largest_step(PROMISE, 0.1)
     assert 0.998 < float(PLAN.tables_step.square / whole.square) / 0.9 <= 1
     inference = Step(whole.mu / 2, 1e-9)
-    less = Wish("auto", 0.25).measures(SPACES, PROMISE, inference, 10_000, 1)
+    less = Workload("auto", 0.25).measures(SPACES, PROMISE, inference, 10_000, 1)
     assert 0.998 < float(measures_step(less, SPACES, 1, 1e-6).square / (whole.square * 3 / 16)) <= 1
     assert PLAN.tables_step.delta <= 1e-4 * PLAN.delta
 
@@ -64,7 +64,7 @@ def test_the_step_takes_its_share_of_what_inference_leaves():
 @pytest.mark.walk(1)
 @pytest.mark.parametrize("contributions", [1, 3])
 def test_a_person_of_more_rows_has_more_noise(contributions):
-    found = Wish("auto").measures(SPACES, PROMISE, None, 10_000, contributions)
+    found = Workload("auto").measures(SPACES, PROMISE, None, 10_000, contributions)
     plan = build_plan(SPACES, epsilon=1.0, delta=1e-6, n=10_000, measures=found, contributions=contributions)
     assert plan.verify().ok
     assert found[0].sigma2 > 0.999 * contributions**2 * AUTO[0].sigma2
@@ -91,7 +91,7 @@ def test_parts_of_numbers_sums_and_tables():
 
 def test_triples_of_lists_leave_a_twentieth_to_one_ways():
     """Joints cost by a power of their cells: pairs 2/3, triples 1/2, rounded to half a doubling."""
-    found = {m.columns: m for m in Wish("auto").measures(NINE, PROMISE, None, 1_000_000, 1)}
+    found = {m.columns: m for m in Workload("auto").measures(NINE, PROMISE, None, 1_000_000, 1)}
     cost = {columns: 1 / m.sigma2 for columns, m in found.items()}
     parts = [math.fsum(c for columns, c in cost.items() if len(columns) == k) for k in (1, 2, 3)]
     assert [round(part / math.fsum(parts), 3) for part in parts] == [0.048, 0.552, 0.4]
@@ -105,21 +105,21 @@ def test_triples_of_lists_leave_a_twentieth_to_one_ways():
 
 @pytest.mark.parametrize(("n", "part"), [(3_000, 0.0), (32_561, 0.071), (200_000, 0.071)])
 def test_lists_of_large_pairs_have_one_ways_where_noise_hides_no_pair(n, part):
-    found = Wish("auto").measures(NINE, PROMISE, None, n, 1)
+    found = Workload("auto").measures(NINE, PROMISE, None, n, 1)
     alone, all_of_them = (math.fsum(1 / m.sigma2 for m in found if len(m.columns) <= most) for most in (1, 3))
     assert round(alone / all_of_them, 3) == part
 
 
 def test_larger_pairs_take_more_of_the_budget():
     """By the cube root of the cells, rounded to half a doubling; the least pair has 4 cells."""
-    found = {m.columns: m for m in Wish("auto").measures(NINE, PROMISE, None, 32_561, 1)}
+    found = {m.columns: m for m in Workload("auto").measures(NINE, PROMISE, None, 32_561, 1)}
     least = found["c6", "c8"]
     for columns, cells, times in ((("c3", "c5"), 75, 2**1.5), (("c1", "c7"), 672, 2**2.5), (("c4", "c5"), 30, 2.0)):
         assert math.prod(found[columns].shape(NINE)) == cells
         assert math.isclose(least.sigma2 / found[columns].sigma2, times, rel_tol=1e-3)
-    whole = Wish("auto").most(PROMISE, None)
+    whole = Workload("auto").most(PROMISE, None)
     assert measures_step(list(found.values()), NINE, 1, 1e-6).mu <= whole.mu
-    few = Wish("auto").measures(NINE, PROMISE, None, 3_000, 1)
+    few = Workload("auto").measures(NINE, PROMISE, None, 3_000, 1)
     assert len({m.sigma2 for m in few}) == 1
 
 
@@ -127,14 +127,16 @@ def test_larger_pairs_take_more_where_most_of_many_are_small():
     """Twenty columns, half of the pairs with 4 cells: a number's pair with a list costs by the root of its cells."""
     questions = {f"q{i}": Categorical(list(range(2))) for i in range(15)}
     wide = questions | {f"n{i}": Integer(0, 99) for i in range(5)}
-    found = {m.columns: m for m in Wish("auto").measures(wide, PROMISE, None, 20_000, 1)}
+    found = {m.columns: m for m in Workload("auto").measures(wide, PROMISE, None, 20_000, 1)}
     least, cells = found["q0", "q1"], math.prod(found["q0", "n0"].shape(wide))
     times = 2 ** ((round(2 / 3 * math.log2(cells)) - 1) / 2)
     assert math.isclose(least.sigma2 / found["q0", "n0"].sigma2, times, rel_tol=1e-3)
-    whole = Wish("auto").most(PROMISE, None)
+    whole = Workload("auto").most(PROMISE, None)
     assert measures_step(list(found.values()), wide, 1, 1e-6).mu <= whole.mu
     large = {f"n{i}": Integer(0, 99) for i in range(20)}
-    assert len({m.sigma2 for m in Wish("auto").measures(large, PROMISE, None, 20_000, 1) if len(m.columns) == 2}) == 1
+    assert (
+        len({m.sigma2 for m in Workload("auto").measures(large, PROMISE, None, 20_000, 1) if len(m.columns) == 2}) == 1
+    )
 
 
 NINE = {f"c{i}": Categorical(list(range(size))) for i, size in enumerate([9, 16, 7, 15, 6, 5, 2, 42, 2])}
@@ -142,16 +144,16 @@ NINE = {f"c{i}": Categorical(list(range(size))) for i, size in enumerate([9, 16,
 
 @pytest.mark.parametrize(("n", "triples"), [(32_561, 0), (200_000, 0), (400_000, 84), (1_000_000, 84)])
 def test_triples_are_measured_where_rows_are_many(n, triples):
-    found = Wish("auto").measures(NINE, PROMISE, None, n, 1)
+    found = Workload("auto").measures(NINE, PROMISE, None, n, 1)
     sizes = [len(m.columns) for m in found]
     assert (sizes.count(2), sizes.count(3)) == (36, triples)
-    most = Wish("auto").most(PROMISE, None)
+    most = Workload("auto").most(PROMISE, None)
     assert 0.99 * most.mu < measures_step(found, NINE, 1, PROMISE.delta).mu <= most.mu
 
 
 def test_triples_of_wide_tables_are_never_listed():
     wide = {f"c{i}": Categorical(list(range(12))) for i in range(60)}
-    assert all(len(m.columns) < 3 for m in Wish("auto").measures(wide, PROMISE, None, 10**9, 1))
+    assert all(len(m.columns) < 3 for m in Workload("auto").measures(wide, PROMISE, None, 10**9, 1))
 
 
 @pytest.mark.parametrize(
@@ -159,7 +161,7 @@ def test_triples_of_wide_tables_are_never_listed():
 )
 def test_numbers_have_more_cells_in_joints_as_rows_are_worth_more(n, epsilon, bins):
     spaces = {f"c{i}": Integer(0, 999) for i in range(8)}
-    found = Wish("auto").measures(spaces, Budget(epsilon, 1e-6), None, n, 1)
+    found = Workload("auto").measures(spaces, Budget(epsilon, 1e-6), None, n, 1)
     assert {m.most for m in found if m.kind == "joint"} == {bins}
 
 
@@ -168,7 +170,7 @@ def test_the_exact_noise_decides_where_the_normal_laws_is_not_enough():
     spaces = {"age": Integer(0, 100), "job": Categorical(["a", "b", "c"]), "sex": Categorical(["f", "m"])}
 
     def bins(epsilon, proved):
-        found = Wish("auto").measures(spaces, Budget(epsilon, 1e-6), None, 1_000, 1, proved=proved)
+        found = Workload("auto").measures(spaces, Budget(epsilon, 1e-6), None, 1_000, 1, proved=proved)
         return max(m.most for m in found if m.kind == "joint")
 
     # Numbers get an 18th cell where the noise falls to a size, and that of the lattice is .2 % above the normal law's.
@@ -178,21 +180,21 @@ def test_the_exact_noise_decides_where_the_normal_laws_is_not_enough():
 
 def test_no_pair_is_left_out_for_more_cells():
     spaces = {f"c{i}": Integer(0, 999) for i in range(30)}
-    found = Wish("auto").measures(spaces, Budget(4.0, 1e-6), None, 10**6, 1)
+    found = Workload("auto").measures(spaces, Budget(4.0, 1e-6), None, 10**6, 1)
     assert sum(m.kind == "joint" for m in found) == 435
     assert 12 < max(m.most for m in found if m.kind == "joint") < 48
 
 
 def test_many_columns_keep_within_the_limit_and_every_column_is_told_of():
     spaces = {f"c{i}": Categorical(list(range(40 * i + 2))) for i in range(20)}
-    found = Wish("auto").tables(spaces)
+    found = Workload("auto").tables(spaces)
     assert sum(math.prod(m.shape(spaces)) for m in found if m.kind == "joint") <= 200_000
     assert {name for m in found for name in m.columns} == set(spaces)
     assert ("c0", "c1") in {m.columns for m in found}
 
 
 def test_a_list_is_taken_as_it_is():
-    wish = Wish((("age",), ("sex",), ("sex", "age", "home"), ("tags",)))
+    wish = Workload((("age",), ("sex",), ("sex", "age", "home"), ("tags",)))
     assert [(m.kind, m.columns) for m in wish.tables(SPACES)] == [
         ("one_way", ("age",)),
         ("sum", ("age",)),
@@ -201,13 +203,13 @@ def test_a_list_is_taken_as_it_is():
         ("sizes", ("tags",)),
         ("joint", ("sex", "age", "home")),
     ]
-    pair = Wish((("sex", "age"),)).tables(SPACES)  # the one-way cuts the number
+    pair = Workload((("sex", "age"),)).tables(SPACES)  # the one-way cuts the number
     assert [(m.kind, m.columns) for m in pair] == [("one_way", ("age",)), ("joint", ("sex", "age"))]
 
 
 def test_few_rows_have_no_tables_by_default():
-    assert Wish("auto").measures(SPACES, PROMISE, None, 10, 1) == ()
-    assert Wish((("sex",),)).measures(SPACES, PROMISE, None, 10, 1)
+    assert Workload("auto").measures(SPACES, PROMISE, None, 10, 1) == ()
+    assert Workload((("sex",),)).measures(SPACES, PROMISE, None, 10, 1)
 
 
 ADDED = (("sex", "home", "age"), ("age", "sex"), ("home",))
@@ -217,13 +219,15 @@ ADDED = (("sex", "home", "age"), ("age", "sex"), ("home",))
 def test_added_tables_come_with_the_default_ones(n, epsilon, more):
     """By default the triple is measured from 10,000 rows on, one-ways of lists where noise hides pairs, all pairs."""
     promise = Budget(epsilon, 1e-6)
-    auto, both = (wish.measures(SPACES, promise, None, n, 1) for wish in (Wish("auto"), Wish("auto", added=ADDED)))
+    auto, both = (
+        wish.measures(SPACES, promise, None, n, 1) for wish in (Workload("auto"), Workload("auto", added=ADDED))
+    )
     assert {m.identity for m in both} == {m.identity for m in auto} | {("one_way", frozenset({"home"}), 1)} | {
         ("joint", frozenset({"sex", "home", "age"}), 1)
     }
     assert len(both) == len(auto) + more
     assert len({m.most for m in both if m.kind == "joint" and m.most}) == 1
-    most = Wish("auto").most(promise, None)
+    most = Workload("auto").most(promise, None)
     assert 0.99 * most.mu < measures_step(both, SPACES, 1, 1e-6).mu <= most.mu
     # The tables' costs have the proportions that they have without the added ones.
     cost = {m.identity: 1 / m.sigma2 for m in both}
@@ -234,7 +238,7 @@ def test_added_tables_come_with_the_default_ones(n, epsilon, more):
 def test_an_added_table_costs_by_the_least_sum_of_l1_distances():
     """Nine lists at 200,000 rows: the costs of 36 pairs and nine one-ways, and of the triple, by cells^(2/3)."""
     triple = ("c1", "c3", "c7")
-    found = Wish("auto", added=(triple,)).measures(NINE, PROMISE, None, 200_000, 1)
+    found = Workload("auto", added=(triple,)).measures(NINE, PROMISE, None, 200_000, 1)
     sizes = {m.columns: 2 ** (round(4 / 3 * math.log2(math.prod(m.shape(NINE)))) / 2) for m in found}
     share = (1 / found[-1].sigma2) / math.fsum(1 / m.sigma2 for m in found)
     assert found[-1].columns == triple
@@ -244,14 +248,14 @@ def test_an_added_table_costs_by_the_least_sum_of_l1_distances():
 def test_listed_tables_cost_by_the_least_sum_of_l1_distances():
     """Costs go with cells^(2/3), rounded to half a doubling: 2, 42 and 672 cells, and a triple of 90."""
     wanted = (("c6",), ("c7",), ("c1", "c7"), ("c0", "c5", "c8"))
-    costs = {m.columns: 1 / m.sigma2 for m in Wish(wanted).measures(NINE, PROMISE, None, 32_561, 1)}
+    costs = {m.columns: 1 / m.sigma2 for m in Workload(wanted).measures(NINE, PROMISE, None, 32_561, 1)}
     for columns, cells in zip(wanted, (2, 42, 672, 90), strict=True):
         times = 2 ** ((round(4 / 3 * math.log2(cells)) - 1) / 2)
         assert math.isclose(costs[columns] / costs["c6",], times, rel_tol=1e-3)
 
 
 def test_added_tables_are_measured_alone_where_none_are_by_default():
-    few = Wish("auto", added=(("sex", "home"),)).measures(SPACES, PROMISE, None, 10, 1)
+    few = Workload("auto", added=(("sex", "home"),)).measures(SPACES, PROMISE, None, 10, 1)
     assert [m.columns for m in few] == [("sex", "home")]
 
 
@@ -267,20 +271,20 @@ REFUSED = [
 def test_what_cannot_be_measured_is_refused(wanted, words):
     spaces = SPACES | {"big": Categorical(list(range(500))), "huge": Categorical(list(range(600)))}
     with pytest.raises(ParameterError, match=words):
-        Wish(wanted).tables(spaces)
+        Workload(wanted).tables(spaces)
     with pytest.raises(ParameterError, match=words):
-        Wish("auto", added=wanted).measures(spaces, PROMISE, None, 10_000, 1)
+        Workload("auto", added=wanted).measures(spaces, PROMISE, None, 10_000, 1)
     with pytest.warns(DpframeWarning, match="not measured, as the spaces that were inferred do not allow it"):
-        assert Wish(wanted).without(spaces).measure is None
+        assert Workload(wanted).without(spaces).measure is None
     with pytest.warns(DpframeWarning, match="not measured, as the spaces that were inferred do not allow it"):
-        assert Wish("auto", added=wanted).without(spaces).added == ()
+        assert Workload("auto", added=wanted).without(spaces).added == ()
 
 
 def test_tables_of_columns_that_were_not_found_are_left_out():
-    for wish in (Wish((("sex", "age"), ("sex",))), Wish("auto", added=(("sex", "age"), ("sex",)))):
+    for wish in (Workload((("sex", "age"), ("sex",))), Workload("auto", added=(("sex", "age"), ("sex",)))):
         with pytest.warns(DpframeWarning, match="sex × age needs the space of age, which was not found"):
             kept = wish.without({"sex": SPACES["sex"]}, ["age"])
-        assert kept in (Wish((("sex",),), paid=True), Wish("auto", added=(("sex",),), paid=True))
+        assert kept in (Workload((("sex",),), paid=True), Workload("auto", added=(("sex",),), paid=True))
 
 
 @pytest.mark.parametrize(
@@ -363,7 +367,7 @@ def test_what_inference_takes_of_delta_leaves_the_tables_their_slack():
     spaces = {"a": Categorical(["x", "y"]), "b": Categorical(["p", "q", "r"]), "z": Nullable(Integer(0, 49))}
     inferred = Inferred(Budget(0.05, 5e-5), ())
     promise = Budget(1.0, 1e-3)
-    measures = Wish((("a", "b"), ("z",), ("a", "z")), 0.95).measures(
+    measures = Workload((("a", "b"), ("z",), ("a", "z")), 0.95).measures(
         spaces, promise.less(inferred.budget), None, 500, 1
     )
     options = {"n": 500, "shuffle": False, "inferred": inferred, "measures": measures}
@@ -439,7 +443,7 @@ def test_the_step_bounds_the_profile_of_tables_and_sums():
 def test_the_step_bounds_the_profile_of_joints_of_unequal_noise():
     """Three pairs, the smallest with the most noise, of tables that differ in one row in all columns."""
     spaces = {"a": Categorical([0, 1]), "b": Categorical([0, 1]), "c": Categorical(list(range(8)))}
-    measures = Wish("auto").measures(spaces, Budget(3.0, 0.005), None, 200, 1)
+    measures = Workload("auto").measures(spaces, Budget(3.0, 0.005), None, 200, 1)
     assert len({m.sigma2 for m in measures}) == 2
     plan = build_plan(spaces, epsilon=3.0, delta=0.005, n=200, measures=measures)
     rows = {name: np.zeros(200, dtype=np.uint8) for name in spaces}
@@ -453,14 +457,14 @@ def test_the_step_bounds_the_profile_of_joints_of_unequal_noise():
 @pytest.mark.parametrize(("epsilon", "delta"), [(150.0, 1e-6), pytest.param(40.0, 1e-20, marks=pytest.mark.slow)])
 def test_large_promises_have_noise_whose_law_is_exact(epsilon, delta):
     spaces = {"sex": SPACES["sex"], "k": Integer(0, 3)}
-    found = Wish("auto").measures(spaces, Budget(epsilon, delta), None, 10_000, 1)
+    found = Workload("auto").measures(spaces, Budget(epsilon, delta), None, 10_000, 1)
     assert build_plan(spaces, epsilon=epsilon, delta=delta, n=10_000, measures=found).verify().ok
 
 
 def test_promises_too_small_for_any_noise():
     tiny, wide = Budget(1e-5, 1e-9), {"k": Integer(0, 2**32 - 2)}
-    assert Wish("auto").measures(wide, tiny, None, 10_000, 1) == ()
+    assert Workload("auto").measures(wide, tiny, None, 10_000, 1) == ()
     with pytest.raises(ParameterError, match="epsilon is too small to measure tables; raise epsilon"):
-        Wish((("k",),)).measures(wide, tiny, None, 10_000, 1)
+        Workload((("k",),)).measures(wide, tiny, None, 10_000, 1)
     with pytest.warns(DpframeWarning, match="nothing was measured: epsilon is too small"):
-        assert Wish((("k",),)).without(wide).measures(wide, tiny, None, 10_000, 1) == ()
+        assert Workload((("k",),)).without(wide).measures(wide, tiny, None, 10_000, 1) == ()

@@ -15,7 +15,7 @@ from dpframe.channels import RandomizedResponse
 from dpframe.errors import DpframeWarning, ParameterError, PlanError
 from dpframe.plan.build import build_plan
 from dpframe.plan.measures import Measure
-from dpframe.plan.measuring import Wish
+from dpframe.plan.measuring import Workload
 from dpframe.plan.steps import central_budget
 from dpframe.release.info import ReleaseInfo
 from dpframe.release.reader import Source
@@ -386,7 +386,7 @@ def test_a_capped_row_has_what_the_most_that_tables_may_cost_leaves():
     capped = dpf.plan(frame(), 1.0, 1e-6, local_epsilon=2.0)
     assert capped.measures
     assert capped.inferred.step is not None
-    most = Wish("auto").most(capped.release, capped.inferred.step)
+    most = Workload("auto").most(capped.release, capped.inferred.step)
     beside = central_budget(capped.inferred, most, capped.delta)
     assert sum(unit.certified.epsilon for unit in capped.units) <= 2.0 - beside.epsilon
     # A plan with no tables left is capped alike, at build_plan.

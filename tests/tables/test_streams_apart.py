@@ -5,7 +5,7 @@ from itertools import combinations
 from dpframe import Budget, Categorical, Integer, Nullable, Real, Subset
 from dpframe.noise.keystream import Keystream
 from dpframe.plan.build import build_plan
-from dpframe.plan.measuring import Wish
+from dpframe.plan.measuring import Workload
 from dpframe.release.noisy_tables import Tables
 
 KEY = bytes(range(32))
@@ -22,7 +22,7 @@ WORDS = 2_000
 def test_no_two_planes_share_a_word():
     """56,000 words of 64 bits in all: two are equal by chance with probability below 1e-10."""
     n = 10**6
-    measures = Wish("auto").measures(SPACES, Budget(1.0, 1e-6), None, n, 1)
+    measures = Workload("auto").measures(SPACES, Budget(1.0, 1e-6), None, n, 1)
     assert {len(m.columns) for m in measures} == {1, 2, 3}
     assert {m.level for m in measures} >= {0, 1, 2}
     plan = build_plan(SPACES, epsilon=1.0, delta=1e-6, n=n, measures=measures)

@@ -16,7 +16,7 @@ from dpframe.noise.keystream import Keystream
 from dpframe.plan import measures as plan_measures
 from dpframe.plan.build import build_plan
 from dpframe.plan.measures import Measure, measures_step
-from dpframe.plan.measuring import Wish
+from dpframe.plan.measuring import Workload
 from dpframe.release.noisy_tables import Tables, measured_tables
 from dpframe.spaces import Categorical, Nullable, Subset
 from dpframe.spaces.cells import pairs_moved, size_starts
@@ -134,17 +134,19 @@ def test_the_step_bounds_the_exact_law_of_pairs_and_sizes(monkeypatch):
 def test_pairs_are_measured_where_noise_leaves_something_of_them():
     many = {"x": Subset([f"item {i}" for i in range(169)])}
     promise = Budget(1.0, 1e-6)
-    kinds = {n: [m.kind for m in Wish("auto").measures(many, promise, None, n, 1)] for n in (9_835, 30_000, 1_000_000)}
+    kinds = {
+        n: [m.kind for m in Workload("auto").measures(many, promise, None, n, 1)] for n in (9_835, 30_000, 1_000_000)
+    }
     assert kinds == {
         9_835: ["items", "sizes"],
         30_000: ["items", "item_pairs", "sizes"],
         1_000_000: ["items", "item_pairs", "sizes"],
     }
-    asked = Wish((("x", "x"),)).measures(many, promise, None, 9_835, 1)
+    asked = Workload((("x", "x"),)).measures(many, promise, None, 9_835, 1)
     assert [m.kind for m in asked] == ["items", "sizes", "item_pairs"]
     huge = {"x": Subset([f"item {i}" for i in range(300)])}
-    assert "item_pairs" not in {m.kind for m in Wish("auto").measures(huge, promise, None, 10**7, 1)}
-    whole = Wish("auto").most(promise, None)
+    assert "item_pairs" not in {m.kind for m in Workload("auto").measures(huge, promise, None, 10**7, 1)}
+    whole = Workload("auto").most(promise, None)
     assert measures_step(asked, many, 1, 1e-6).mu <= whole.mu
 
 

@@ -47,7 +47,7 @@ def project(values: FloatArray, variances: FloatArray | float = 1.0, total: floa
     return np.asarray(np.maximum(flat - steps[last] * weights, 0.0).reshape(values.shape))
 
 
-def few_rows(rows: npt.ArrayLike, variance: npt.ArrayLike) -> FloatArray:
+def fieller_factor(rows: npt.ArrayLike, variance: npt.ArrayLike) -> FloatArray:
     """Return Fieller's factor of a ratio's standard error, for an uncertain base.
 
     Fieller's interval (1954) of a ratio is 1/(1 − g) times the interval of the delta method. Here g is the squared

@@ -23,7 +23,7 @@ from types import MappingProxyType
 import numpy as np
 
 from dpframe.estimate.evidence.cells import UNKNOWN, Tree, tree_of
-from dpframe.estimate.evidence.combine import few_rows, isotonic, project
+from dpframe.estimate.evidence.combine import fieller_factor, isotonic, project
 from dpframe.estimate.evidence.law import Known, Law, Line, code_at
 from dpframe.observe.observation import (
     Observation,
@@ -78,7 +78,7 @@ class NumberLaw(Law):
     squared shares. ``part_shares``: share of a cell's codes in each of its counted parts, 0 if every part has one code.
     ``block``: position of the first level's cell that holds every cell. ``total``: the measured sum of the codes.
 
-    After `evened`, ``follows`` has the derivatives of the rows of every cell (first axis) by all rows before.
+    After `smooth_tails`, ``follows`` has the derivatives of the rows of every cell (first axis) by all rows before.
     ``hidden`` are the further rows that noise may hide in every cell. ``counted`` is the covariance before.
     """
 
@@ -162,7 +162,7 @@ class NumberLaw(Law):
         return replace(self._update(facts), total=(total, variance))
 
     @one_thread
-    def evened(self, bins: IntArray) -> NumberLaw:
+    def smooth_tails(self, bins: IntArray) -> NumberLaw:
         """Smooth rows below the noise by a Pólya tree with a falling prior density (Lavine 1992).
 
         The prior share of either half of a stretch follows a density that falls as a power of the distance from the
@@ -415,11 +415,11 @@ class NumberLaw(Law):
         else:
             error = self._estimate_linear(self._pad_null(centred_codes))[1]
             within_variance = self._within_cell_sum_variance
-        cell_estimate = float(self.risen @ self.middles), float(error[0]) ** 2 + within_variance
+        cell_estimate = float(self.isotonic_counts @ self.middles), float(error[0]) ** 2 + within_variance
         return cell_estimate if self.total is None or cell_estimate[1] < self.total[1] else self.total
 
     @property
-    def risen(self) -> FloatArray:
+    def isotonic_counts(self) -> FloatArray:
         """Isotonic row counts of the cells of values: the nearest whose cumulative sums never fall.
 
         Counts clipped at zero cell by cell put rows into empty cells far out, and raw counts may be negative there.
@@ -444,7 +444,9 @@ class NumberLaw(Law):
         """Return the mean of the numbers that are not null, and its variance."""
         (start, step), (rows, rows_variance), (codes, codes_variance) = line, self.present, self._code_sum
         mean = codes / rows
-        variance = (codes_variance + mean**2 * rows_variance) / rows**2 * float(few_rows(rows, rows_variance)) ** 2
+        variance = (
+            (codes_variance + mean**2 * rows_variance) / rows**2 * float(fieller_factor(rows, rows_variance)) ** 2
+        )
         return start + step * mean, step**2 * (variance + sampling * self.variance()[0] / rows)
 
     def variance_known(self, line: Line, ddof: int, sampling: float) -> Known:
@@ -479,7 +481,7 @@ class NumberLaw(Law):
             4 * (self.middles - centre) ** 2 * middle_variances + self.uneven * self.within**2
         )
         error = math.hypot(error, math.sqrt(float(spread_variances.sum())) / rows, mean_variance) * float(
-            few_rows(rows, self.present[1])
+            fieller_factor(rows, self.present[1])
         )
         squared_distances = (self.middles - projected_mean) ** 2
         sampling_variance = (
@@ -587,7 +589,7 @@ class NumberPair:
         numbers = []
         for law, bins in zip(self.laws, self.bins, strict=True):
             # Clipping at zero cell by cell would put the noise of empty cells into every bin's far end.
-            shares = law.risen + 1e-9 * law.widths
+            shares = law.isotonic_counts + 1e-9 * law.widths
             numbers.append((shares / shares.sum(), np.bincount(bins, shares * law.middles) / np.bincount(bins, shares)))
         return tuple(numbers)
 
@@ -595,7 +597,7 @@ class NumberPair:
         """Return the variance that noise of one number's bin means adds to the sum of products."""
         law, bins, means = self.laws[place], self.bins[place], self._shares_and_means[place][1]
         products = self.counts @ other_means if place == 0 else other_means @ self.counts
-        rows = np.maximum(np.bincount(bins, law.risen), 1.0)
+        rows = np.maximum(np.bincount(bins, law.isotonic_counts), 1.0)
         code_weights = (products / rows)[bins] * (law.middles - means[bins])
         return float(law._estimate_linear(law._pad_null(code_weights[None, :]))[1][0]) ** 2
 

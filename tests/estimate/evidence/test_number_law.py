@@ -63,13 +63,13 @@ def measured(rows, generator, space=SPACE, nulls=0):
     return tables
 
 
-def laws(shape, evened=False):
+def laws(shape, smooth_tails=False):
     generator = np.random.default_rng(SHAPES.index(shape))
     rows = rows_of(shape, generator)
     for _ in range(DRAWS):
         first, *finer = measured(rows, generator)
         law = law_of(SPACE, N, first, finer)
-        yield rows, law.evened(quantile_bins(law.positive)) if evened else law
+        yield rows, law.smooth_tails(quantile_bins(law.positive)) if smooth_tails else law
 
 
 def ranges(rows, generator):
@@ -87,11 +87,11 @@ def part(law, low, high):
 
 
 @pytest.mark.walk(1)
-@pytest.mark.parametrize("evened", [False, True])
+@pytest.mark.parametrize("smooth_tails", [False, True])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_intervals_of_counts_hold(shape, evened):
+def test_intervals_of_counts_hold(shape, smooth_tails):
     generator, apart = np.random.default_rng(7), []
-    for rows, law in laws(shape, evened):
+    for rows, law in laws(shape, smooth_tails):
         for low, high in ranges(rows, generator):
             found, error = law.linear(part(law, low, high)[None, :])
             assert error[0] > 0
@@ -102,12 +102,12 @@ def test_intervals_of_counts_hold(shape, evened):
 
 
 @pytest.mark.walk(1)
-@pytest.mark.parametrize("evened", [False, True])
+@pytest.mark.parametrize("smooth_tails", [False, True])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_intervals_of_quantiles_and_spreads_hold(shape, evened):
+def test_intervals_of_quantiles_and_spreads_hold(shape, smooth_tails):
     held, apart = [], []
     levels = np.array([0.1, 0.35, 0.5, 0.8])
-    for rows, law in laws(shape, evened):
+    for rows, law in laws(shape, smooth_tails):
         _, lower, upper = law.quantiles(levels, 1.96, False)
         truth = np.quantile(rows, levels, method="lower")
         held.append((lower <= truth) & (truth <= upper))
@@ -131,14 +131,14 @@ def test_intervals_hold_heaps_that_noise_hides(rows):
     for _ in range(100):
         first, *finer = measured(codes, generator)
         law = law_of(SPACE, N, first, finer)
-        law = law.evened(np.array([0] + [1] * (law.bins - 1)))
+        law = law.smooth_tails(np.array([0] + [1] * (law.bins - 1)))
         found, error = law.linear(np.stack([part(law, 4_321, 4_322), part(law, 4_200, 4_500)]))
         held.append(np.abs(found - rows) <= 1.96 * error)
     assert np.mean(held, axis=0).min() >= 0.87
 
 
 def test_nothing_is_hidden_of_all_rows():
-    _, law = next(laws("tail", evened=True))
+    _, law = next(laws("tail", smooth_tails=True))
     found, error = law.linear(np.ones((1, law.bins)))
     assert found[0] == pytest.approx(N)
     assert error[0] < 1
@@ -156,8 +156,8 @@ def test_heavy_codes_are_cells_of_their_own():
 def test_noise_of_a_tail_is_spread_and_heaps_stay():
     """A range of a tail errs less by a fifth, and heaps err by no more than a tenth more."""
     errors = []
-    for evened in (False, True):
-        found = [(law, part(law, 3_000, 4_000), rows) for rows, law in laws("tail", evened)]
+    for smooth_tails in (False, True):
+        found = [(law, part(law, 3_000, 4_000), rows) for rows, law in laws("tail", smooth_tails)]
         apart = [law.rows @ inside - ((rows >= 3_000) & (rows < 4_000)).sum() for law, inside, rows in found]
         errors.append(np.sqrt(np.mean(np.square(apart))))
     assert errors[1] < 0.8 * errors[0]
@@ -260,7 +260,7 @@ def test_what_noise_hides_falls_away_from_the_median():
         inside = (bins == np.arange(3)[:, None]).astype(np.float64)
         exact = np.bincount(bins, np.histogram(rows, law.edges)[0])
         facts = Observation(inside, exact + 5 * generator.standard_normal(3), np.full(3, 25.0))
-        found, error = law.condition_on(facts).evened(bins).linear(law.middles[None, :])
+        found, error = law.condition_on(facts).smooth_tails(bins).linear(law.middles[None, :])
         apart.append([(found[0] - rows.sum()) / N / rows.std(), (found[0] - rows.sum()) / error[0]])
     off, errors = np.transpose(apart)
     assert abs(off.mean()) < 0.1
@@ -275,7 +275,7 @@ def test_a_pile_at_a_bound_is_no_part_of_a_fall():
     for _ in range(DRAWS):
         first, *finer = measured(rows, generator)
         law = law_of(SPACE, N, first, finer)
-        law = law.evened(quantile_bins(law.positive))
+        law = law.smooth_tails(quantile_bins(law.positive))
         outer = (law.starts >= 2_500).astype(np.float64)
         found, error = law.linear(outer[None, :])
         value, spread = law.variance()

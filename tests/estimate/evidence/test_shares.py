@@ -6,7 +6,7 @@ from scipy.optimize import isotonic_regression, minimize
 from scipy.special import softmax
 from scipy.stats import chi2
 
-from dpframe.estimate.evidence.combine import few_rows, isotonic, shrunk
+from dpframe.estimate.evidence.combine import fieller_factor, isotonic, shrunk
 from dpframe.estimate.evidence.likelihood import Matrices, Seen, Shares
 
 
@@ -140,8 +140,8 @@ def test_intervals_of_shrunk_distances_hold(noise, groups):
 
 
 def test_a_base_that_may_be_nothing_is_no_base():
-    assert few_rows(0.0, 5.0) == 4.0
-    assert few_rows(1e6, 1.0) < 1 + 1e-9
+    assert fieller_factor(0.0, 5.0) == 4.0
+    assert fieller_factor(1e6, 1.0) < 1 + 1e-9
 
 
 def test_pooled_numbers_are_the_nearest_that_never_fall():
