@@ -76,6 +76,7 @@ class NoiseBlock:
         """
         n = max(float(counts.sum()), 1.0)
         unbiased_counts = self.sums(counts, law, n)
+        # Unbiased margins may be negative; half a row at least keeps their products positive.
         margins = [np.maximum(unbiased_counts.sum(axis=1 - i), 0.5) for i in range(2)]
         rows = np.minimum(np.outer(*margins) / n, n)
         keep_probability, gain_probability = self.signal + (1 - self.signal) * law, (1 - self.signal) * law
@@ -365,6 +366,7 @@ class BinnedAxis(Axis):
         """Return the axis with every bin cut into equal parts, about ``cells`` in all."""
         parts = max(1, cells // self.bins)
         cuts = [np.rint(np.linspace(a, b, parts + 1)[:-1]) for a, b in pairwise(self.edges)]
+        # Cuts coincide in bins with fewer codes than parts.
         edges = np.unique(np.concatenate([*cuts, [self.edges[-1]]]).astype(np.int64))
         return replace(self, edges=tuple(edges.tolist()), bounds=())
 
@@ -431,6 +433,7 @@ def as_asked(table: pd.DataFrame, axis: BinnedAxis, bounds: list[Any]) -> pd.Dat
     parts = [axis.intervals(part) for part in (below, inner, above)]
     index = parts[0].append(parts[1:]).rename(axis.name)
     values = np.full((len(index), inner_rows.shape[1]), np.nan)
+    # Bounds at or below the space's lower bound enclose len(below) − 1 bins without values, which stay NaN.
     first = max(0, len(below) - 1)
     values[first : first + len(inner_rows)] = inner_rows.to_numpy()
     all_bins = pd.DataFrame(values, index=index, columns=inner_rows.columns)
@@ -460,6 +463,7 @@ def _codes_of_bounds(column: Column, bounds: list[Any]) -> npt.NDArray[np.int64]
     try:
         if space.is_time:
             bounds = [given_instant(space, bound) if isinstance(bound, str) else bound for bound in bounds]
+        # Called only for its errors: a bound must be a value of the column's type.
         space.encode(bounds)
         codes = first_codes(space, bounds)
         numbers = [] if space.is_time else [float(bound) for bound in bounds]
@@ -475,6 +479,7 @@ def _codes_of_bounds(column: Column, bounds: list[Any]) -> npt.NDArray[np.int64]
                 f"bins of column {column.name!r} are closer together than its values, which are {space.step:.6g} "
                 "apart; take bounds farther apart, or declare a finer grid in another release"
             )
+    # Bounds beyond the space share its outer codes, so that only the inner codes must differ.
     inner = codes[(codes > 0) & (codes < space.size)]
     if len(bounds) < 2 or (np.diff(codes) < 0).any() or len(np.unique(inner)) < len(inner):
         raise ParameterError(f"bins of column {column.name!r} must be two or more bounds in ascending order")

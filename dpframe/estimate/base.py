@@ -250,6 +250,7 @@ class Reading:
         population_moments = statistic.known(evidence, 1.0) if target == "population" else None
         if population_moments is not None:
             population_covariance += np.diag(np.maximum(np.atleast_1d(population_moments[1]) - table_variances, 0.0))
+        # An update of infinite covariances would be NaN, so that only the tables count.
         if not (np.isfinite(values).all() and np.isfinite(covariance).all()):
             return table_values, np.diag(table_variances) + population_covariance, "tables"
         values, covariance = update(
@@ -299,6 +300,7 @@ class Reading:
         values = np.full((len(RESULTS), len(names), len(names)), np.nan)
         missing = {name: reason for name, reason in reasons(self.plan.not_found).items() if name in names}
         positions = [(i, name) for i, name in enumerate(names) if self.clipped or name not in missing]
+        # Columns may be named twice; each pair of names is summed only once.
         pairs = sorted({(a, b) for (_, a), (_, b) in combinations(positions, 2) if a != b})
         statistics = {(a, b): moments.second_moments(scales[a], scales[b], ddof) for a, b in pairs}
         terms = {pair: statistic.terms for pair, statistic in statistics.items()}
@@ -349,6 +351,7 @@ class Reading:
         {'upper': 0.5}
         """
         inferred, space = self.plan.inferred, self._source.column(column).space
+        # Lists have no bounds to clip to, and `Tails` covers bounds that inference found.
         if space.is_listed or not space.is_numeric or (inferred is not None and column in inferred.columns):
             return {}
         law = self._joints.tables.law(column)
@@ -412,6 +415,7 @@ class Reading:
         # Types without nulls have no count of them.
         nulls, variance = null_count(tables) or (0.0, 0.0)
         share, variance = max(nulls, 0.0) / max(rows, 1), variance / max(rows, 1) ** 2
+        # A share of 0 has no binomial variance; the upper end of its interval gives one.
         if target == "population":
             upper_share = min(share + self._z * math.sqrt(variance), 1.0)
             variance += upper_share * (1 - upper_share) / max(rows, 1)

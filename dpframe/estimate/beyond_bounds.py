@@ -238,6 +238,7 @@ class Tail:
         log_none = float(log_pile(np.zeros(1))[0])
         for value, noise, chance in zip(counts.heap_values, counts.heap_variances, counts.heap_chances, strict=True):
             error = math.sqrt(noise)
+            # Both likelihoods may be narrow: each gets nodes within four of its errors.
             nodes = [np.linspace(value - 4 * error, value + 4 * error, 2 * NODES)]
             if self.pile is not None:
                 spread = 4 * math.sqrt(self.pile[1])
@@ -246,6 +247,7 @@ class Tail:
             log_ratio = log_pile(rows) - log_none - ((rows - value) ** 2 - value**2) / (2 * noise)
             # The prior of a heap's size is even in its logarithm.
             prior = np.gradient(np.log(rows)) / math.log(2 * max(self.present, error) / error)
+            # The largest exponent of a float is 709; the cut-off leaves space for sums and products.
             weights = chance * prior * np.exp(np.minimum(log_ratio, 500.0))
             posterior_chance = float(weights.sum() / (weights.sum() + 1 - chance))
             mean = float(weights @ rows / weights.sum())
@@ -262,6 +264,7 @@ class Tail:
         if self.pile is None:
             return np.zeros(rows.shape)
         at = (0.0, 0.0) if self.at is None else self.at
+        # A step of at most half the distance keeps the power below finite.
         step = min(self.gap / max(self.distance, 1e-300), 0.5) if self.at is None and exponent is not None else 0.0
         expected = rows * (1 - step) ** -(exponent or 0.0)
         variance = self.pile[1] + at[1] + more[1] + (TAIL_SHAPE_ERROR * (expected - rows)) ** 2 + 1e-300
@@ -290,6 +293,7 @@ class Tail:
             (chance * (1 - HUMP_CHANCE * (len(humps) > 0)), exponent, last, 0.0, self._expected(exponent, last))
             for (last, chance), exponent in product(chances.items(), TAIL_EXPONENTS)
         ]
+        # Each exponent has the weight 1, so that all humps together get `HUMP_CHANCE` of the exponents' total.
         shapes += [
             (
                 HUMP_CHANCE * len(TAIL_EXPONENTS) / len(humps),
@@ -305,9 +309,11 @@ class Tail:
             rows = self._nodes(expected, scale, heaps)
             score = self._log_counts(rows, expected, hump > 0)
             score += self._log_pile(rows, heaps, exponent if hump == 0 else None)
+            # Nodes are uneven: the gradient is the width of each node in the integral.
             score += np.log(chance * np.gradient(rows) / scale) - 2 * np.log1p(rows / scale)
             pieces.append((score, rows, *(np.full(len(rows), value) for value in (exponent, last, hump))))
         score, *parts = map(np.concatenate, zip(*pieces, strict=True))
+        # The maximum is subtracted to give the best state the weight 1, so that not all weights underflow.
         weights = np.exp(score - score.max())
         return States(weights / weights.sum(), *parts)
 
@@ -315,6 +321,7 @@ class Tail:
         """Return the share of the rows beyond the bound that each stretch has: above 1 within the bound."""
 
         def farther(ends: FloatArray) -> FloatArray:
+            # A tail that ends at `last` loses the share beyond, and is scaled to a total of 1.
             beyond = (np.minimum(ends, last) ** -exponent - last**-exponent) / max(1 - last**-exponent, 1e-12)
             return np.asarray(np.where(ends <= 1, ends**-exponent, np.maximum(beyond, 0.0)))
 
@@ -332,6 +339,7 @@ class Tail:
             at = (0.0, 0.0) if self.at is None else self.at
             about.append((self.pile[0] - at[0] - heaps[0], math.sqrt(self.pile[1] + at[1] + heaps[1])))
         grids = [np.linspace(value - 4 * error, max(value + 4 * error, error), NODES) for value, error in about]
+        # Weak evidence leaves the posterior as wide as the prior, which needs nodes of its own.
         grids.append(np.geomspace(scale / 100, 4 * scale, NODES))
         return np.unique(np.clip(np.concatenate(grids), 0.0, self.most))
 
@@ -369,9 +377,12 @@ class Tail:
         last = np.minimum(last, ends)
         # E(X^p − 1) = ∫ p t^(p−1) P(X > t) dt, from the bound at 1 to the farthest row.
         gap, beyond_last = power - falls, last**-falls
+        # Long tails overflow to infinity, which `excess` returns as an infinite error.
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            # (t^gap − 1)/gap has the limit ln t at gap 0.
             grown = np.where(gap == 0, np.log(last), np.expm1(gap * np.log(last)) / gap)
             mean = (power * grown - beyond_last * (last**power - 1)) / (1 - beyond_last)
+            # A tail that ends at the bound has 0/0 here, and adds nothing.
             mean = np.where(humps > 0, humps**power - 1, np.where(last > 1 + 1e-9, mean, 0.0))
             return np.asarray(rows * mean * self.distance**power)
 
@@ -415,10 +426,12 @@ class Tail:
         """
         states, counts = self.states, self.counts
         level = math.erfc(-z / math.sqrt(2)) / 2
+        # A Pareto tail of R rows has `rows` rows beyond the distance (R/rows)^(1/α).
         ways = np.minimum(np.maximum(states.rows / rows, 1.0) ** (1 / states.exponents), states.ends) - 1
         ways = np.where(states.humps > 0, (states.humps - 1) * (states.rows > rows), ways)
         distances = [weighted_quantile(ways, states.weights, level), 0.0]
         means, variances = self.heaps
+        # Cells are summed from the farthest inwards: a sum has all rows from its cell on.
         outside = np.cumsum(means[::-1])[::-1] + z * np.sqrt(np.cumsum(variances[::-1])[::-1])
         distances += (counts.heaps - 1)[outside > rows].tolist()
         if weighted_quantile(states.rows, states.weights, level) > rows:
@@ -446,6 +459,7 @@ def weighted_quantile(values: FloatArray, weights: FloatArray, level: float) -> 
     2.0
     """
     order = np.argsort(values)
+    # Sums that reach the level exactly may round below it, and would return the next value.
     place = int(np.searchsorted(np.cumsum(weights[order]), level * (1 - 1e-12)))
     return float(values[order[min(place, len(order) - 1)]])
 
@@ -664,5 +678,6 @@ def _pile(law: NumberLaw, space: Space, lower: bool) -> float:
     near = (stop, stop + reach) if lower else (start - reach, start)
     parts = law.overlap([start, near[0]], [stop, near[1]])
     (share, close), (error, unsure) = law.parts_of(parts, 0.0, 1.0)[:2]
+    # Close rows are scaled to the width of the bound's cell, so that both counts are of equal widths.
     alike = _STEEP * max(close + unsure, 0.0) * min((stop - start) / reach, 1.0)
     return float(share) if share - _SURE * error > max(_SHARE, alike) else 0.0

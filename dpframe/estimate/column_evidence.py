@@ -140,6 +140,7 @@ def _first_code(edge: float, grid: Any) -> int:
     nearest = round(place)
     if abs(place - nearest) > _STEP_TOLERANCE:
         return math.ceil(place)
+    # The product has errors of floats; two decimals remove them before the comparison.
     return nearest + int(edge > round(float(grid.lower) + nearest * float(grid.step), 2))
 
 
@@ -176,6 +177,7 @@ def rows_by_cell(
     shares = project(estimates / n) * n + 0.5
     shares /= shares.sum()
     noise = (surrogates * (axis.channel @ shares)) @ surrogates.T
+    # Rows of the table are fixed, with E φφᵀ − diag(p); rows drawn from a population vary, with E φφᵀ − ppᵀ.
     sampling_covariance = (1 - sampling) * np.diag(shares) + sampling * np.outer(shares, shares)
     return estimates * weight, n * weight**2 * (noise - sampling_covariance)
 
@@ -293,6 +295,7 @@ class ColumnEvidence:
             if tables is not None:
                 return None
         inferred = self.counted(axis)
+        # Only counts of inference may be of another table: they are tested before measured tables enter.
         if inferred is not None:
             combined, _ = update(estimates, covariance, inferred)
             is_unlikely = self._warn_if_unlikely(axis, p_value(estimates, covariance, inferred.linearise(combined)))
@@ -301,6 +304,7 @@ class ColumnEvidence:
         rows, covariance = update(estimates, covariance, Observation.stack(observations, axis.cells))
         if question.population:
             shares = project(rows / total)
+            # The table is a multinomial sample of the population.
             covariance = covariance + total * (np.diag(shares) - np.outer(shares, shares))
         if not question.normalize:
             return rows, np.diag(covariance)

@@ -80,10 +80,12 @@ def rank_basis(shares: FloatArray) -> FloatArray:
     [-1.34, -0.45, 0.45, 1.34]
     """
     shares = shares / shares.sum()
+    # Mid-ranks: half of a cell's own rows count as below its middle.
     ranks = np.cumsum(shares) - shares / 2
     basis = [np.ones_like(ranks)]
     for power in range(1, len(RANK_SCALES) + 1):
         direction = (ranks - 0.5) ** power
+        # Gram–Schmidt: a direction loses its part along each earlier one.
         for previous in basis:
             direction = direction - (shares * direction @ previous) * previous
         size = np.sqrt(shares @ direction**2)
@@ -102,6 +104,7 @@ def column_basis(shares: FloatArray, ordered: bool) -> tuple[FloatArray, FloatAr
     if ordered:
         basis = rank_basis(shares)
         return basis, np.array(RANK_SCALES[: basis.shape[1]])
+    # The two indicators of a binary column are collinear: one direction is enough.
     if len(shares) == 2:
         return np.array([[-shares[1]], [shares[0]]]), np.ones(1)
     return np.eye(len(shares)) - shares, np.ones(len(shares))
@@ -175,6 +178,7 @@ class Discrepancy:
             weights = 1 / (self.noise + self._cell_variances).ravel()
         information = (slopes * weights[:, None]).T @ slopes + np.zeros((len(fitted), 1, 1))
         information[:, np.arange(shape[1]), np.arange(shape[1])] += precision
+        # (1 − F)·θ is (P + I)⁻¹Pθ, and a prior draw θ is P^(−½)z: this leaves √P·z.
         targets = np.sqrt(precision) * generator.standard_normal(shape)
         theta = np.linalg.solve(information, targets[:, :, None])[:, :, 0]
         tilts = np.exp(np.clip(theta @ directions.T, -LOG_ODDS_LIMIT, LOG_ODDS_LIMIT))
@@ -237,6 +241,7 @@ class Discrepancy:
         chance = chance_within_margins(laws)
         scale = CELL_LOG_ODDS_SD / np.sqrt(generator.gamma(DEGREES / 2, 2 / DEGREES, laws.shape))
         variances = chance + (scale * chance) ** 2
+        # A lognormal factor has the mean 1 if half the variance of its logarithm is subtracted.
         shifts = scale * generator.standard_normal(laws.shape) - scale**2 / 2
         mean = laws * np.exp(np.clip(shifts, -LOG_ODDS_LIMIT, LOG_ODDS_LIMIT))
         prior_tables = to_margins(gamma_about(mean, chance_within_margins(mean), generator), margins)

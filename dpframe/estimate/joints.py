@@ -178,6 +178,7 @@ class Joints:
         """Return the conditions without those that the others imply by the plan's rules."""
         for name, one in where.values.items():
             other_conditions = [candidate for candidate in where.values.values() if candidate is not one]
+            # Null meets neither a condition nor its negation: with nulls, no condition is implied.
             if (
                 other_conditions
                 and not one.column.space.has_null
@@ -202,6 +203,7 @@ class Joints:
             return self._count_by_tables(conditions, population, z)
         axes = join_axes([condition.axis for condition in conditions.values()], self._source.plan.groups)
         if math.prod(axis.cells for axis in axes) > MOST_ASKED:
+            # An infinite error leaves the choice to the unbiased count.
             return Results.of(np.array([np.nan]), np.array([np.inf]), z), {"source": "rows"}
         parts = [conditions[axis.name].share_of_cells(axis.ends) for axis in axes]
         cell_parts = crossed(parts)
@@ -294,6 +296,7 @@ class Joints:
         names = question.names
         if self.tables.source_of(names) != "rows":
             raw = self.tables.raw(question.axes)
+            # The mean absolute value of standard normal noise is √(2/π), about 0.8.
             if raw is not None and 0.8 * float(np.sqrt(raw.variances).sum()) / self._source.rows < NEGLIGIBLE:
                 return self._inverse(question)
             if all(self.tables.member(name) is not None for name in names):
@@ -301,6 +304,7 @@ class Joints:
         if not all(axis.inverts for axis in question.axes):
             return self._em(question)
         variance = self._invert_rows(Question(question.axes, False, (), False, False), sampling=0.0)[1]
+        # The mean absolute value of normal noise is σ√(2/π).
         total = float(np.sqrt(np.maximum(variance, 0)).sum()) * math.sqrt(2 / math.pi)
         expected = total / max(self._source.n * self._source.weight, 1)
         if expected <= GOOD_ENOUGH:
@@ -426,6 +430,7 @@ class Joints:
         sums = {(i,): cells.sum(axis=tuple(j for j in range(cells.ndim) if j != i)) for i in range(cells.ndim)}
         independent_joint = reduce(np.multiply.outer, (sums | margins).values())
         half = 0.5 / max(self._source.n, 1)
+        # A single margin is met after one sweep; several disturb each other.
         return fit_to_margins(cells + half * independent_joint, margins, _MARGIN_SWEEPS if len(margins) > 1 else 1)
 
     def _fit_rows(

@@ -40,6 +40,7 @@ class Scale:
         check_holds_numbers(column)
         space = column.space
         low, high = numbers_of(space, np.array([0, space.values - 1]))
+        # A space of one value has no width to divide by.
         return cls(column, float((low + high) / 2), float(max((high - low) / 2, 1e-300)))
 
     def power(self, codes: npt.NDArray[Any], power: int) -> FloatArray:
@@ -172,6 +173,7 @@ def profile_correlation(values: FloatArray, covariance: FloatArray, z: float) ->
     if not (np.isfinite(values).all() and np.isfinite(covariance).all() and (np.diag(covariance) > 0).all()):
         return np.nan, -1.0, 1.0
     scale = np.sqrt(np.maximum(np.abs(values[1:]), np.sqrt(np.maximum(np.diag(covariance)[1:], 1e-300))))
+    # In units of standard deviations the estimates are about 1, as the ridge and the starts of the search assume.
     units = np.array([scale[0] * scale[1], scale[0] ** 2, scale[1] ** 2])
     observed = values / units
     inner = covariance / np.outer(units, units)
@@ -217,7 +219,9 @@ def _min_squared_distances(rho: FloatArray, observed: FloatArray, whitening: Flo
         vv = a * slope_v**2 + 2 * c * slope_v * third + f * third**2 + 1e-9
         uv = a * slope_u * slope_v + c * slope_u * third + b * second * slope_v + e * second * third
         by_u, by_v, size = slope_u * p + second * q, slope_v * p + third * r, uu * vv - uv**2
+        # A singular system gives no direction: an infinite divisor makes its step 0.
         size = np.where(size > 0, size, np.inf)
+        # u and v are standard deviations, and so not negative.
         u = np.abs(u + 0.7 * (vv * by_u - uv * by_v) / size)
         v = np.abs(v + 0.7 * (uu * by_v - uv * by_u) / size)
     return np.asarray(best.reshape(len(_PROFILE_STARTS), -1).min(axis=0))

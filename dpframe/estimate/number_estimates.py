@@ -127,6 +127,7 @@ class NumberEstimates(VectorEstimates):
         if by is None:
             statistic = moments.mean(scale, self._weight(weights, column))
             if method == "inverse":
+                # Only rows count here, and bounds would bias the estimate.
                 statistic = replace(statistic, known=lambda law, population: None, bounds=(-math.inf, math.inf))
             return self._statistic(statistic, [column] if weights is None else [column, weights], target)
         if weights is not None:
@@ -147,6 +148,7 @@ class NumberEstimates(VectorEstimates):
         together = len({group_of_noise.names for group_of_noise in groups_of_noise}) < len(groups_of_noise)
         if together and not isinstance(by, str):
             raise ParameterError("columns that are randomised together cannot be separated by several keys; name one")
+        # Columns that were randomised together have dependent noise: their common channel is inverted.
         groups = [replace(axes[0], group=groups_of_noise[0])] if together else axes
         batches = self._source.codes([column, *keys])
         ratio, variances = surrogates.ratio_by_all(
@@ -175,6 +177,7 @@ class NumberEstimates(VectorEstimates):
     ) -> Results:
         """Widen intervals of groups by several keys to at least the intervals by each key alone."""
         for place, key in enumerate(keys):
+            # Warnings about the coarser groups would confuse: the caller did not ask for them.
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 coarse = self._mean(column, key, None, (bins or {}).get(key), method, target)
@@ -182,6 +185,7 @@ class NumberEstimates(VectorEstimates):
             error = coarse["std_error"].to_numpy()
             shape = [1] * results.std_error.ndim
             shape[place] = -1
+            # The cell of null has no coarse mean: an error of 0 leaves its interval unchanged.
             error = np.append(error, [0.0] * (results.std_error.shape[place] - len(error))).reshape(shape)
             # The tiny divisor avoids 0/0 for groups without an error.
             factor = np.maximum(error / np.maximum(results.std_error, 1e-300), 1.0)
@@ -254,9 +258,11 @@ class NumberEstimates(VectorEstimates):
         squares = np.maximum(posterior_variances, np.minimum(errors, 1.0) ** 2 * width**2)
         is_hidden = ~(errors <= HIDDEN_SD)
         unshrunk_means = np.where(is_hidden & ~np.isfinite(unshrunk_means), means, unshrunk_means)
+        # A mean that shrinkage moves by more than two errors contradicts its own counts, which then win.
         means = np.where(
             ~is_hidden & (np.abs(unshrunk_means - means) > 2 * np.sqrt(squares)), np.clip(unshrunk_means, *ends), means
         )
+        # Shrinkage may bias a mean by the whole distance that it moves it: the squared distance adds to the variance.
         results = self._results(means, squares + (unshrunk_means - means) ** 2 + centre_variance)
         # A group without rows may have any mean within the bounds.
         low, high = (
@@ -309,6 +315,7 @@ class NumberEstimates(VectorEstimates):
         if not math.isfinite(centre + variance):
             centre, variance = start + step * mean, scale.width**2
         variance = min(variance, scale.width**2)
+        # Residuals are divided by the width, which is 0 for a constant column.
         return float(np.clip(centre, *ends)), variance, max(width, math.sqrt(variance), 1e-12 * scale.width)
 
     def _present_groups(self, column: str, results: Results, attrs: Mapping[str, Any], index: pd.Index) -> pd.DataFrame:
@@ -441,6 +448,8 @@ class NumberEstimates(VectorEstimates):
             # An unbiased variance may be negative, unlike a fitted one: truncate its normal distribution at 0.
             value = truncated_root(value, noise_sd, max_variance) ** 2
             if upper_variance < value:
+                # Far below 0 the truncated normal law is nearly exponential, with the scale σ² over the estimate's
+                # size.
                 upper_variance = value + z * noise_sd / max(-series["estimate"] / noise_sd, 1.0)
         lower, upper = (math.sqrt(min(max(end, 0.0), max_variance)) for end in (series["lower"], upper_variance))
         point = min(max(math.sqrt(value), lower), upper) if math.isfinite(value) else math.nan
@@ -465,6 +474,7 @@ class NumberEstimates(VectorEstimates):
         ends = np.clip((np.asarray(mean[["lower", "upper"]], dtype=np.float64) - first) / (last - first), 0.0, 1.0)
         if not np.isfinite(ends).all():
             return lower, upper
+        # √(p(1 − p)) is largest at ½, or at the end nearest to ½ if the interval excludes ½.
         shares = np.append(ends, np.clip(0.5, *ends))
         rows = max(float(self.rows), ddof + 1.0)
         roots = (last - first) * np.sqrt(shares * (1 - shares) * rows / (rows - ddof))

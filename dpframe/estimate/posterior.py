@@ -96,6 +96,7 @@ class Posterior:
         return self._make_draws(ConditionedDraws, names)
 
     def _make_draws(self, kind: type[TableDraws], names: Sequence[str]) -> TableDraws:
+        # Names in the plan's order, so that the order of a question changes neither the cache key nor the seed.
         key = tuple(name for name in self._models.tables.source.plan.names if name in names)
         if (kind, key) not in self._draws_by_columns:
             self._draws_by_columns[kind, key] = kind(self._models.around(key), key, self._digest)
@@ -128,6 +129,7 @@ class TableDraws:
 
     def generator(self, *purpose: Any) -> np.random.Generator:
         """Return a separate generator for each purpose, so that the order of questions changes no answer."""
+        # Python's own hash of text differs between processes.
         words = hashlib.sha256("\0".join([self._digest, *self.names, *map(str, purpose)]).encode()).digest()
         return np.random.default_rng(int.from_bytes(words[:16], "big"))
 
@@ -252,6 +254,7 @@ class TableDraws:
         prior_probabilities = np.stack([1 - sum(prior_shares), *prior_shares])
         values = np.stack([fitted, *alternatives])
         squared_residuals = (count_table.counts - values) ** 2 / count_table.variances
+        # The least residual is subtracted, so that one weight does not underflow and the sum is not 0.
         posterior_weights = prior_probabilities * np.exp(-(squared_residuals - squared_residuals.min(axis=0)) / 2)
         cumulative_shares = np.cumsum(posterior_weights / posterior_weights.sum(axis=0), axis=0)
         choices = (generator.random(fitted.shape) > cumulative_shares[:-1]).sum(axis=0)
@@ -292,6 +295,7 @@ class TableDraws:
         pairs: dict[tuple[int, ...], FloatArray] = {
             pair: self.pairs[places[pair[0]], places[pair[1]]][draw] for pair in combinations(range(len(places)), 2)
         }
+        # One sweep is enough here: full sweeps follow the tilt.
         law = fit_to_margins(law, pairs, 1)
         for triple in combinations(range(len(places)), 3):
             shifted_place = self.shifted_column([places[at] for at in triple])
@@ -374,10 +378,12 @@ class TableDraws:
         """
         sides = self.sums({name: np.array([part, 1 - part]) for name, part in parts.items()})
         sides = np.maximum(sides, 0.0) + FEWEST_ROWS
+        # The margins of one condition disturb the margins of the others, so that sweeps repeat.
         for _ in range(MARGIN_SWEEPS):
             for axis, (name, part) in enumerate(parts.items(), start=1):
                 estimate_and_error = self.met(name, part)
                 if estimate_and_error is not None:
+                    # The purpose seeds the generator, so that all sweeps scale to equal counts.
                     noise = self.generator("margin", name).standard_normal(DRAWS)
                     condition_counts = np.clip(estimate_and_error[0] + estimate_and_error[1] * noise, 0.0, self.rows)
                     other_axes = tuple(at for at in range(1, sides.ndim) if at != axis)
@@ -410,6 +416,7 @@ class TableDraws:
         column, generator = self.columns[self.names.index(name)], self.generator("within", name, draw)
         if not column.is_cut:
             return np.tensordot(weights, joint, axes=1)
+        # A bin without fitted rows gets a uniform distribution rather than 0/0.
         fine = (self.fine[name][draw] if name in self.fine else column.shares) + 1e-12 * column.axis.volumes
         cell_shares = (column.bins[:, None] == np.arange(column.cells)) * fine[:, None]
         cell_shares = cell_shares / cell_shares.sum(axis=0)

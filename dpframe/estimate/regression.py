@@ -221,6 +221,7 @@ def _prepare_table(
         axis = tables.draws.columns[tables.draws.names.index(name)].axis
         labels = axis.labels[: axis.cells - axis.has_null]
         cells = codes[name].astype(np.int64)
+        # −1 is pandas' code of a missing category.
         cells[cells >= len(labels)] = -1
         table[name] = pd.Categorical.from_codes(cells, labels).set_categories(listed[name])
     return table
@@ -282,6 +283,7 @@ def _fit(family: str, outcome: Any, design: Any, weights: Any) -> Any:
         raise ParameterError(f"a {family} regression needs an outcome that is {outcome_rule}; choose another family")
     products = design.to_numpy().T @ design.to_numpy()
     lengths = np.sqrt(np.diag(products))
+    # Cosines do not depend on the terms' units.
     cosines = products / np.maximum(np.outer(lengths, lengths), 1e-300)
     if np.linalg.eigvalsh(cosines)[0] < COLLINEARITY:
         return None

@@ -215,6 +215,7 @@ class SetColumn:
         either = item_counts[:, None] + item_counts[None, :] - 2 * both
         pairs = self.counted(self.channel.holds_all(2), [sets - either - both, either, both], sets, nulls)
         single, i = self.of_items(item_counts, sets, nulls), np.arange(len(item_counts))
+        # A pair needs independent noise on two items; on the diagonal both are one item.
         for name in ("value", "value_squares", "crossed"):
             getattr(pairs.sums, name)[i, i] = getattr(single.sums, name)
         return pairs
@@ -229,6 +230,7 @@ def null_rate(column: Column, batches: Batches, sampling: float) -> tuple[FloatA
     space: Any = column.space
     counts = sum((np.bincount(space.is_null(codes[column.name]), minlength=2) for codes in batches), np.zeros(2))
     keep_probability, flip_probability = column.mechanism.present
+    # 1 less the unbiased surrogate of presence, (shown − flip)/(keep − flip).
     levels = np.array([keep_probability - 1, keep_probability]) / (keep_probability - flip_probability)
     total, n = levels @ counts, max(float(counts.sum()), 1.0)
     squares = levels**2 @ counts - own_squares(total, total**2 / n, sampling)

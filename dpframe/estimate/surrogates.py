@@ -141,6 +141,7 @@ class RatioSums:
                 values = np.moveaxis(group.invert(np.moveaxis(values, i, 0), squared=squared), 0, i)
             return values
 
+        # The last three fields are sums of squares and products, which need squared surrogates.
         return RatioSums(*(invert(getattr(self, one.name), i > 2) for i, one in enumerate(fields(self))))
 
     def ratio(self, sampling: float) -> tuple[FloatArray, FloatArray]:
@@ -271,6 +272,7 @@ class Surrogates:
             return mechanism.surrogate_at(values, codes)
         if key not in self._tables:
             self._rows[key] = self._rows.get(key, 0) + len(codes)
+            # For few rows, surrogates at their codes cost less than a table of all codes.
             if mechanism.outputs > _MAX_CODES_PER_ROW * self._rows[key]:
                 return mechanism.surrogate_at(values, codes)
             self._tables[key] = mechanism.surrogate_at(values, np.arange(mechanism.outputs))

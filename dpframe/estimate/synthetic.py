@@ -146,6 +146,7 @@ def _draw_classes(
             masses = masses * table[place[rows]]
         levels = np.cumsum(masses, axis=1)
         thresholds = generator.random(len(levels), dtype=np.float32) * levels[:, -1]
+        # A threshold may round up to the last level, above which there is no class.
         classes[rows] = np.minimum((levels <= thresholds[:, None]).sum(axis=1), len(weights) - 1)
     return classes
 
@@ -301,6 +302,7 @@ class Synthesizer:
         if len(names) < 3 or not self._model.tables:
             return
         members, sizes = self._model.columns, {name: member.cells for name, member in self._model.columns.items()}
+        # Small triples come first: tests of few classes have more power.
         triples = sorted(combinations(names, 3), key=lambda triple: math.prod(sizes[name] for name in triple))
         classes = {triple: math.prod(members[name].axis.classes for name in triple) for triple in triples[:MOST_HEARD]}
         candidates = [triple for triple, size in classes.items() if size <= MOST_TRIPLE]
@@ -337,6 +339,7 @@ class Synthesizer:
         plan, used_groups, uses_release = self._source.plan, set(), {}
         for name, member in self._model.columns.items():
             group = plan.group_of(name)
+            # `draw_given` draws with one start of the mixture at a time.
             entries = len(self._mixture.weights) // self._mixture.fits * member.axis.classes * member.axis.cells
             uses_release[name] = entries <= MOST_LAW_CELLS and (group is None or group.names not in used_groups)
             if group is not None and uses_release[name]:
@@ -430,6 +433,7 @@ class Synthesizer:
                 channel = members[name].axis.channel if name in classes else None
                 cell = draw_within(self._shares[name], members[name].bins, cell, generator, channel, classes.get(name))
             codes[name] = self._draw_within_column(name, cell, generator).astype(np.uint64)
+        # Codes within cells may break a rule that the cells allow: rows exchange codes within equal cells.
         if self._columns_of_rules:
             exchange(codes, [(rule.names, rule.breaks) for rule in rules.rules], generator, within=cells)
             codes = dict(rules.mended(codes))

@@ -70,7 +70,9 @@ def largest_deviations(basis: FloatArray, covariances: FloatArray, level: float)
         if not np.isfinite(covariance).all():
             quantiles.append(math.inf)
             continue
+        # `eigh` reads only one triangle of a matrix.
         values, directions = np.linalg.eigh((covariance + covariance.T) / 2)
+        # Rounding may make eigenvalues of a covariance slightly negative.
         root = basis @ directions * np.sqrt(np.maximum(values, 0.0))
         scale = np.sqrt((root**2).sum(axis=1))
         deviations = (root[scale > 0] / scale[scale > 0, None]) @ draws

@@ -130,6 +130,7 @@ def spend(allowed: Budget | Step, histograms: Sequence[Histogram], n: int, contr
         allowed.epsilon * share / (2 * h.cells * contributions)
         for h, share in zip(histogram_tuple, relative_shares, strict=True)
     ]
+    # The factor keeps the sum of losses within the budget after rounding.
     noises = tuple(geometric_noise(n, loss * (1 - 1e-9)) for loss in losses)
     return Spending(histogram_tuple, noises, (0,) * len(histogram_tuple), None)
 

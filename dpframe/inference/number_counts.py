@@ -262,6 +262,7 @@ class NumberCounts:
     def _has_significant_run(self) -> bool:
         """Whether the minority within the bounds shows in a run of cells: its sum exceeds the largest sum of noise."""
         is_inside, size = self._inside_cells, len(self.counts)
+        # Bonferroni's inequality: all runs that are tested share the false alarm.
         threshold_se = NormalDist().inv_cdf(
             1 - _RUN_FALSE_ALARM / (len(SHORT_RUN_WIDTHS) * max(int(is_inside.sum()), 1))
         )
@@ -366,6 +367,7 @@ class NumberCounts:
         two_value_distance = rarer_distance**2 / variance + remainder_distance**2 / remainder_variance
         other_distance = rarer_rows**2 / variance + min(remainder, 0.0) ** 2 / remainder_variance
         prior_odds = odds if self.is_whole else _TWO_VALUE_FLOAT_ODDS
+        # e^50 is as good as certain; the cut-off prevents overflow.
         return 1 / (1 + prior_odds * math.exp(min((other_distance - two_value_distance) / 2, 50.0)))
 
     @property
@@ -442,6 +444,7 @@ def _fit_minority(measured: tuple[Measured, ...], is_whole: bool, n: int) -> Min
 def _precision_mean(first: tuple[float, float], second: tuple[float, float]) -> float:
     """Return the mean of two estimates, each with its variance, weighted by their precisions."""
     (a, a_variance), (b, b_variance) = first, second
+    # Products with the other variance stay finite if one variance is 0.
     return (a * b_variance + b * a_variance) / (a_variance + b_variance)
 
 

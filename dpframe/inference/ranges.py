@@ -102,6 +102,7 @@ def best_run_of_cells(cells: Cells, present: float) -> tuple[int, int] | None:
     prices = _evidence_prices(ends) * error
     is_chosen, remaining_rows = np.zeros(size, dtype=np.bool_), present
     while remaining_rows > 0:
+        # Prefix sums give the rows and the price of every run by one subtraction.
         rows, price = (np.concatenate([[0.0], np.cumsum(part * ~is_chosen)]) for part in (cells.counts, prices))
         run_rows = rows[stops] - rows[starts]
         padded_choice = np.concatenate([[False], is_chosen, [False]])

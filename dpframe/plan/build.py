@@ -66,6 +66,7 @@ def shares_by_error(
     if len(makers) < 2:
         return uniform
     equal = calibrate(makers, uniform, ready, terms)
+    # Logarithms keep every ε of the search positive.
     start: Any = np.log([unit.mechanism.epsilon for unit in equal])
     curves = [_ErrorCurve(make, centre) for make, centre in zip(makers, start, strict=True)]
     factor = np.asarray(weights, dtype=np.float64)
@@ -138,6 +139,7 @@ def _log_cost(parts: Sequence[ColumnLoss], terms: AccountingContext) -> float:
     for law in (law.enlarged for law in factors(parts, _MOST_LAWS)):
         squares += math.log(law.square)
         crossed += math.log(law.product)
+    # ln(S − P) from ln S and ln P: the products themselves may overflow.
     return squares + math.log(max(-math.expm1(crossed - squares), 1e-300))
 
 
@@ -226,6 +228,7 @@ def build_plan(
         privacy_id=privacy_id,
         rules=as_rules(rules),
     )
+    # The best size is forecast from calibrated columns, so that a plan for all rows comes first.
     return plan.resampled(best_size(plan)) if sample == "optimal" else plan
 
 
@@ -307,6 +310,7 @@ def _search_mechanisms(request: _Calibration) -> Units:
         rival = None if column.name in mechanisms else promising_rival(column, request.sets)
         if rival is None:
             continue
+        # A rival may need more budget than the column has: the default then stays.
         with contextlib.suppress(ParameterError):
             rival_units = _calibrate_units(request, {**mechanisms, column.name: rival})
             rival_and_default = [

@@ -155,6 +155,7 @@ class AccountingContext:
         if self.central is None:
             delta = mixed_delta(parts, composed_steps(row_steps), self.sampled_budget.epsilon)
         else:
+            # Central steps are a person's, and all k rows of a person compose with them.
             k = self.contributions
             delta = mixed_delta(parts * k, composed_steps([self.central, *row_steps * k]), self.budget.epsilon)
         return self._cap_bound(Bound(delta, "composition"), parts, composed_steps(row_steps))
@@ -166,6 +167,7 @@ class AccountingContext:
         """
         if self.local is None or not (parts or step.mu or step.delta):
             return bound
+        # A cap without δ limits the sum of losses, and has no δ in proportion to which a bound could rise.
         if self.local.delta == 0:
             epsilon_sum = sum((Fraction(part.epsilon) for part in parts), Fraction(0))
             is_within = (
@@ -290,6 +292,7 @@ def calibrate(
     if any_takes_delta:
         return _calibrate_steps(makers, shares, ready, terms, slacks)
     failure_probability = math.fsum(unit.mechanism.delta for unit in ready)
+    # Other accounting needs δ > 0, and channels that cannot fail if there are no central steps.
     if sampled_budget.delta == 0 or (failure_probability > 0 and terms.central is None):
         budget = (
             sampled_budget
@@ -459,6 +462,7 @@ def _calibrate_shuffled(
         if filled or capped or (best is not None and high <= low * (1 + _LEAP_WIDTH)):
             break
         # ln μ is nearly linear in ln(total), so that a secant step lands near the limit.
+        # A ratio without proof is infinite: the limits keep its logarithm finite.
         gap = math.log(min(max(ratio, 1e-6), 1e6)) + _MU_LOG_MARGIN
         if previous[0] and abs(math.log(total / previous[0])) > _LEAP_WIDTH:
             slope = min(max((gap - previous[1]) / math.log(total / previous[0]), 0.5), 4 * _MU_SLOPE)
@@ -494,6 +498,7 @@ def _calibrate_unshuffled(
 def _last_total(fits: Callable[[float], bool], start: float, upper_limit: float, ready: bool) -> float:
     """Return nearly the largest total loss that fits; raise `ParameterError` if none does."""
     low, high = 0.0, min(start, upper_limit)
+    # With δ > 0 the columns' losses may add up to more than ε.
     while high < upper_limit and fits(high):
         low, high = high, min(2 * high, upper_limit)
     total = _round_total(bisected(fits, low, high, _SEARCH_WIDTH, start * 1e-9), upper_limit)
@@ -530,6 +535,7 @@ def _total_between(low: float, high: float, basic_total: float, upper_limit: flo
     """Return a candidate between two totals: first the total of basic composition, at which δ may leap from 0."""
     if low < basic_total < high:
         return basic_total
+    # No total has failed yet, and the model is nearly right: a small step is enough.
     if high == math.inf:
         return min(1.1 * low, upper_limit)
     return math.sqrt(low * high) if low else high / 2
@@ -600,6 +606,7 @@ class _LossModel:
 
         Regula falsi (Illinois) on logarithms, in which δ of the total is nearly straight.
         """
+        # The middle of the accepted range: a total a little above δ would be refused.
         target = math.log(self.terms.sampled_budget.delta) + math.log((1 + _ENOUGH_DELTA_SHARE) / 2)
 
         def excess(x: float) -> float:
@@ -607,6 +614,7 @@ class _LossModel:
             return math.log(max(value, 5e-324)) - target
 
         x = math.log(start)
+        # A model of two totals predicts well: its search begins with small steps.
         height, step = excess(x), 0.02 if len(self._seen) > 1 else math.log(2)
         while True:
             previous, previous_height = x, height
@@ -629,8 +637,10 @@ class _LossModel:
             def fits(total: float) -> bool:
                 return composed_delta([*self.ready, *self.parts(total)], local.epsilon) <= local.delta
 
+            # The model divides by the total.
             total = bisected(fits, 0.0, upper_limit, _LEAP_WIDTH / 2) or math.ulp(0.0)
         losses = [*self.ready, *self.parts(total)]
+        # Below the curve, the cap on each row is the limit, and no search is needed.
         if total < upper_limit and _relative_mu(losses, terms) <= 1:
             return total, _MU_SLOPE
         cap = total
@@ -662,6 +672,7 @@ def _find_root(
         height = excess(middle)
         if abs(height) < tolerance:
             return middle
+        # Illinois: half the value at the end that stays, so that the secant does not stall.
         if height <= 0:
             x, below, above = middle, height, above / 2
         else:

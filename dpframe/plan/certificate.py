@@ -208,6 +208,7 @@ def certify(plan: PlanData, claimed: Budget | None = None, contributions: int | 
         )
         epsilon, delta, how = certified(terms, proofs, rows, contributions)
     if plan.inferred is not None and plan.inferred.step is None:
+        # Exact sums, rounded up once: a sum of floats could round below the true loss.
         spent = plan.inferred.budget
         epsilon, delta = (
             round_up(Fraction(loss) + Fraction(inference_loss)) if math.isfinite(loss) else loss
@@ -304,6 +305,7 @@ def _total_by_addition(
     """Return the (ε, δ) of a person by basic composition, with sampling applied to rows, and how."""
     spent = [(p.epsilon, p.claimed.delta) for p in proofs]
     row, failed = composed_for_person(spent, 1)
+    # A secret sample amplifies only finite losses.
     if not terms.samples or not row < math.inf or failed == 1.0:
         epsilon, delta = composed_for_person(spent, contributions)
         return epsilon, delta, _composition_line(contributions, epsilon, delta)
@@ -340,6 +342,7 @@ def _total_of_stepped_rows(
 
 def _scale_delta(value: float, terms: AccountingContext, claimed: Budget) -> float:
     """Return the δ of a person: the claim's δ, scaled by the row's δ over `sampled_budget`'s."""
+    # A scaled value could round an exact δ above the claim.
     if value == terms.sampled_budget.delta:
         return claimed.delta
     return value / terms.sampled_budget.delta * claimed.delta if terms.sampled_budget.delta else math.inf
@@ -461,6 +464,7 @@ def _flip_law(loss: FlipLoss) -> ColumnLoss:
 def _power_rounded_down(share: Fraction, count: int) -> float:
     """Return the power of a number, rounded down."""
     with localcontext(Context(prec=80)):
+        # The last factor covers the rounding of 80 digits.
         return round_down((Decimal(share.numerator) / share.denominator) ** count * (1 - Decimal(10) ** -70))
 
 
@@ -504,6 +508,7 @@ def composed_for_person(parts: Iterable[tuple[float, float]], contributions: int
     if contributions > 1 and delta:
         with localcontext(Context(prec=60)):
             row_decimal = Decimal(row.numerator) / row.denominator
+            # 1 + e^ε + … + e^((k−1)ε) is the geometric sum (e^(kε) − 1)/(e^ε − 1).
             steps = (row_decimal * contributions).exp() - 1
             # If e^ε − 1 would lose its digits, the last term bounds every other.
             last_term = contributions * (row_decimal * (contributions - 1)).exp()

@@ -120,6 +120,7 @@ class Randomised(ABC):
         Theorem 6: (1−δ)·diam/(2(1+e^ε)); for m+1 points at least κ apart Theorem 7: (1−δ)·κm/(m+e^ε).
         """
         target, space = self.mechanism.budget, self.space
+        # The largest exponent of a float is 709.
         likelihood_ratio, success = math.exp(min(target.epsilon, 700.0)), 1 - target.delta
         # Capped, as sets have more codes than a float can count.
         other_codes = math.exp(min(math.log(max(space.points - 1, 1)), 700.0))

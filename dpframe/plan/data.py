@@ -220,6 +220,7 @@ class PlanData:
     @cached_property
     def local_sum(self) -> Budget:
         """The sum of the columns' certified losses: one row's loss by basic composition."""
+        # A budget needs ε above 0: without columns the least float represents no loss.
         return compose(unit.certified for unit in self.units) if self.units else Budget(5e-324)
 
     @cached_property

@@ -77,6 +77,7 @@ def cells_between(space: Space, size: int, low: int, high: int) -> IntArray:
 def stops_of(space: Space, size: int, starts: npt.ArrayLike) -> IntArray:
     """Return the ends of a level's cells that begin at these codes: the code after their last."""
     first_codes, values = np.asarray(starts, dtype=np.int64), space.values
+    # −(−a // b) is a/b rounded up, without floats.
     ends = -(-(first_codes * size // values + 1) * values // size)
     next_breaks = np.append(breaks(space), values)
     return np.asarray(np.minimum(ends, next_breaks[np.searchsorted(next_breaks, first_codes, side="right")]))

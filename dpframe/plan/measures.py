@@ -127,12 +127,14 @@ class Measure:
         distance = _sampling_distance(self.sigma2)
         space = spaces[self.columns[0]]
         if self.kind == "sum":
+            # A replaced row moves the sum by at most the range of codes.
             return IntegerNoise(self.sigma2, 1, space.values - 1, distance)
         if self.kind == "vectors":
             # A row leaves one cell and enters another, or moves within one: by ‖(u, U)‖ in each, √2·√2·U in all, or by
             # ‖u − u'‖ alone, and neither is more than `move`.
             ball = ball_of(space)
             return BallNoise(self.sigma2, 2 * (ball.length + 1), ball.room * ball.move, distance)
+        # A replaced row leaves one cell and enters another.
         cells_changed = 2
         if self.kind == "items":
             # A replaced row changes the counts of its former and of its new items.

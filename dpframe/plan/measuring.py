@@ -298,6 +298,7 @@ def _add_item_pairs(
         if table.kind != "items" or not 2 <= item_count(spaces[table.columns[0]]) <= _MOST_ITEMS_FOR_PAIRS:
             continue
         pairs = _item_pair_table(table.columns[0], spaces[table.columns[0]])
+        # σ² grows with the number of counts that a row changes, and falls with the table's cost.
         variance_factor = pairs.noise(spaces).moves / table.noise(spaces).moves / _RELATIVE_COSTS["item_pairs"]
         frequent_items = min(item_count(spaces[table.columns[0]]), 4 * table.most)
         if (
@@ -375,6 +376,7 @@ def _choose_defaults(
             )
         ):
             return measures
+    # The normal law could not decide: the exact noise of all candidates does.
     lattice_measures = find_noise(defaults, weights)
     return None if lattice_measures is None else find_noise(*_fit_to_noise(lattice_measures, spaces, n, extra_tables))
 
@@ -407,6 +409,7 @@ def _fit_to_noise(
     # Finer levels have cells only in cells above their noise.
     cell_tables = [table for table in defaults if table.level <= 1]
     sizes = _split_by_cells([*cell_tables, *extras], spaces, 1.0, _L1_COST_POWER)
+    # Default tables keep their proportions; cells divide the budget between them and the additional tables.
     default_share = math.fsum(sizes[: len(cell_tables)])
     weight_pairs = zip(
         [*defaults, *extras], [*(default_share * weight for weight in weights), *sizes[len(cell_tables) :]], strict=True
@@ -514,6 +517,7 @@ def _bin_tables(tables: Sequence[Measure], spaces: Mapping[str, Space], n: int) 
     if not any(pair.most for pair in pairs):
         return list(tables)
     best_bins = round(BINS * (_rows_per_noise(tables, n) / _ROWS_PER_NOISE_AT_12_BINS) ** (1 / 3))
+    # More cells of numbers make pairs larger, and `_default_tables` omits pairs beyond its limit of cells.
     for bins in range(min(max(best_bins, FEWEST_BINS), MOST_BINS), BINS, -1):
         candidates = list(_default_tables(spaces, bins))
         if len(_joints(candidates)) >= len(pairs):
@@ -549,6 +553,8 @@ def _clear_triples(
     if triple_cells > _MOST_TRIPLE_CELLS or uncut_triple_cells > _MOST_UNCUT_CELLS or largest_triple > LARGEST_TABLE:
         return []
     triple_count = math.comb(len(names), 3)
+    # σ² is inverse to a table's share of the budget: a pair had 1/len(pairs), a triple has
+    # `_TRIPLE_SHARE`/triple_count.
     variance = (
         float(np.median([pair.sigma2 for pair in _joints(tables_with_noise)]))
         * triple_count
@@ -568,6 +574,7 @@ def _sum_of_triples(sizes: Sequence[int]) -> int:
     """
     sums = [1, 0, 0, 0]
     for size in sizes:
+        # eₖ gains eₖ₋₁·size with each new size: one pass is linear in the number of columns.
         sums = [sums[0], *(sums[i] + sums[i - 1] * size for i in (1, 2, 3))]
     return sums[3]
 
@@ -602,6 +609,7 @@ def _listed_tables(
                 raise ParameterError(
                     f"measure names {name!r} twice in one table, for pairs of items, and it holds no sets; name it once"
                 )
+            # `check_measures` refuses item pairs without the column's sizes.
             yield from () if has_one_way else _column_tables(name, spaces[name])
             yield _item_pair_table(name, spaces[name])
     for names in column_tuples:

@@ -62,6 +62,7 @@ class CodeStretches:
     def holds(self, codes: npt.NDArray[Any]) -> Flags:
         """Return which codes are in a stretch."""
         at = self._at(codes)
+        # Codes before the first stretch have the index −1, that is the last stop: the first test excludes them.
         return np.asarray((at >= 0) & (codes < self.stops[at]))
 
     def covers(self, starts: IntArray, stops: IntArray) -> Flags:
@@ -71,6 +72,7 @@ class CodeStretches:
 
     def meets(self, starts: IntArray, stops: IntArray) -> Flags:
         """Return which cells have a code in a stretch."""
+        # Stretches are disjoint and ascend: of those that begin before the cell's end, the last one ends last.
         at = self._at(stops - 1)
         return np.asarray((at >= 0) & (self.stops[at] > starts))
 
@@ -278,6 +280,7 @@ class _Implication(BoundRule):
 
     def impossible(self, cells: Cells) -> Flags:
         never = np.zeros((), dtype=np.bool_)
+        # A cell is impossible if all of its rows meet the condition, and none can meet what follows.
         if set(self.condition) <= set(cells):
             applies = reduce(
                 np.logical_and, [stretches.covers(*cells[name]) for name, stretches in self.condition.items()]
@@ -375,6 +378,7 @@ class _BoundMapping(BoundRule):
         """Return the implied code for each row, −1 for any."""
         source_codes = codes[self.of].astype(np.int64)
         has_target = source_codes < len(self.target)
+        # Null's code is beyond the targets: it reads target 0, which the outer choice replaces.
         return np.where(has_target, self.target[np.where(has_target, source_codes, 0)], -1)
 
     def holds(self, codes: Codes) -> Flags:
@@ -389,6 +393,7 @@ class _BoundMapping(BoundRule):
         if not set(self.names) <= set(cells):
             return np.zeros((), dtype=np.bool_)
         (starts, stops), (firsts, lasts) = cells[self.of], cells[self.column]
+        # Cells repeat in the grid of combinations: targets are collected once for each distinct cell.
         cell_starts, place = np.unique(starts, return_inverse=True)
         place = place.reshape(starts.shape)
         cell_stops = np.zeros(len(cell_starts), dtype=np.int64)
@@ -396,6 +401,7 @@ class _BoundMapping(BoundRule):
         # The targets of the codes of each cell, in one sorted array.
         span = self.values + 1
         cell_targets = [np.unique(self.target[start:stop]) for start, stop in zip(cell_starts, cell_stops, strict=True)]
+        # Targets begin at −1: the 1 keeps each cell's keys within its own span.
         keys = np.concatenate([cell * span + 1 + targets for cell, targets in enumerate(cell_targets)])
         open_to_any = np.array([targets[:1].tolist() == [-1] for targets in cell_targets])
         low, high = (np.searchsorted(keys, place * span + 1 + ends) for ends in (firsts, lasts))
@@ -449,6 +455,7 @@ class Ordered(Rule):
 def _code_values(space: Space, codes: npt.NDArray[Any]) -> FloatArray | IntArray:
     """Return the numbers of codes, or the nanoseconds of times."""
     inner: Any = space.inner_space
+    # Null, and the end of a finished bisection, have no number: callers ignore their results.
     numbers = inner.numbers(np.minimum(codes.astype(np.int64), space.values - 1))
     if not inner.is_time:
         return np.asarray(numbers)
@@ -501,6 +508,7 @@ def _first_codes(space: Space, values: npt.NDArray[Any], above: bool = False) ->
         middle = (low + high) // 2
         middle_values = _code_values(space, middle)
         is_past = (middle_values > values) if above else (middle_values >= values)
+        # Finished entries stay unchanged while others are still bisected.
         low, high = np.where(is_past | (low >= high), low, middle + 1), np.where(is_past & (low < high), middle, high)
     return low
 
@@ -538,6 +546,7 @@ class BoundRules:
     def of(cls, rules: Sequence[Rule], spaces: Mapping[str, Space]) -> BoundRules:
         """Bind rules to spaces."""
         bound = cls(tuple(rule.bind(spaces) for rule in rules), spaces)
+        # Contradictory rules are refused with the plan, before a release spends budget.
         if bound.rules:
             _ = bound._fallback_row
         return bound

@@ -101,6 +101,7 @@ def sample_curve_of(
     holds = statistic == "joint" and _theorem_holds(units, terms, names)
 
     def point(m: int) -> Point:
+        # A choice of all rows hides nothing, and earns no credit.
         sample = None if m == rows else m
         try:
             calibrated = recalibrate(tuple(units), replace(terms, sample=sample))
@@ -141,6 +142,7 @@ def _theorem_bounds(units: Sequence[Randomised], m: int) -> tuple[float, float]:
     """Return Theorem III.4's bound of the ℓ₂ error, (c√K + 1)/√m, and (c + 1)/√m, with c = (γ + K − 1)/(γ − 1)."""
     channel = units[0].mechanism
     assert isinstance(channel, ResponseChannel)
+    # The signal of γ-diagonal response is (γ − 1)/(γ + K − 1).
     c = 1 / channel.table.signal
     return (c * math.sqrt(channel.size) + 1) / math.sqrt(m), (c + 1) / math.sqrt(m)
 

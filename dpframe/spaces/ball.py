@@ -135,6 +135,7 @@ class Ball:
     @property
     def move(self) -> int:
         """Bound on ‖u − u'‖₂ of two vectors: two radii, and √d times as much in ℓ∞; ℓ1 is at least ℓ2."""
+        # The root is rounded up: a bound must not be too small.
         return 2 * self.radius if self.norm != "linf" else math.isqrt(4 * self.length * self.radius**2 - 1) + 1
 
     @property

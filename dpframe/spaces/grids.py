@@ -83,6 +83,7 @@ class NumberGrid(Space):
         values: npt.NDArray[Any]
         if class_ is int:
             values = np.clip(objects, -(2**63), 2**63 - 1).astype(np.int64)
+            # Numbers at the ends may be clipped: `_object_code` codes whole numbers of any size.
             is_coded = (values > -(2**63)) & (values < 2**63 - 1)
         elif class_ is float and self._floats_suffice:
             values = objects.astype(np.float64)
@@ -198,6 +199,7 @@ class Integer(NumberGrid):
             raise refuse_type("these bounds", type_, f"choose bounds from {low} to {high}")
         if not pa.types.is_floating(value_type):
             raise refuse_type("Integer(…)", type_, "convert the column to numbers or declare its categories")
+        # A float has one bit more than it stores, and so contains all whole numbers up to this power of 2.
         max_exact = 2 ** (np.finfo(value_type.to_pandas_dtype()).nmant + 1)
         if max(abs(self.lower), abs(self.upper)) > max_exact:
             raise refuse_type("these bounds exactly", type_, f"choose bounds within ±{max_exact}")
@@ -226,6 +228,7 @@ class Integer(NumberGrid):
 
     def _decode(self, codes: Codes, type_: pa.DataType, missing: Mask) -> pa.Array:
         value_type = type_.value_type if pa.types.is_dictionary(type_) else type_
+        # Arithmetic modulo 2^64 is exact for bounds of either sign.
         offset = codes.astype(np.uint64) * np.uint64(self.step) + np.uint64(self.lower % 2**64)
         numbers = offset if value_type == pa.uint64() else offset.view(np.int64)
         values = masked_array(numbers.astype(value_type.to_pandas_dtype(), copy=False), missing)
@@ -285,6 +288,7 @@ class Real(NumberGrid):
         for name in ("lower", "upper"):
             value = getattr(self, name)
             if isinstance(value, int | np.integer | np.floating) and not isinstance(value, bool):
+                # Python refuses to convert larger whole numbers to floats.
                 whole_and_huge = isinstance(value, int) and abs(value) > 2**1023
                 object.__setattr__(self, name, math.inf if whole_and_huge else float(value))
         _check_bounds(self.lower, self.upper, float, "a number")
@@ -433,6 +437,7 @@ class Real(NumberGrid):
         np.multiply(values, self.step, out=values)
         np.add(values, self.lower, out=values)
         np.clip(values, self.lower, self.upper, out=values)
+        # Products of steps may fall short of the upper bound, whose code must return the bound itself.
         if self.lower + self.steps * self.step < self.upper:
             values[np.asarray(codes) == self.steps] = self.upper
         return values

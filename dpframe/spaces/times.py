@@ -182,6 +182,7 @@ class Datetime(NumberGrid):
 
     def within_day(self) -> Datetime:
         """Return the grid within one day, or all minutes of a day if the grid has fewer than two times there."""
+        # Negated floor division rounds up, to the first code at or after midnight.
         first = max(0, -(self._start // self._width))
         last = min(self.size - 1, (_RESOLUTIONS["D"] - 1 - self._start) // self._width)
         if first >= last:
