@@ -45,6 +45,20 @@ CEILINGS = {
     "but for": 0.05,
     "opens with Of": 0.15,
 }
+PARTICIPLES = r"""found|told|kept|known|left|held|drawn|asked|made|taken|seen|shown|given|moved|cut|chosen|counted
+|measured|met|allowed|lost|hidden|spread|risen|evened|opened"""
+ADJECTIVES = (
+    r"""own|most|whole|rest|apart|near|few|many|alone|other|others|least|both|each|same|such|far|wide|loud|bare"""
+)
+# The most per 100 names, and per 1,000 words of docstrings and comments. A ceiling may only fall.
+NAME_CEILINGS = {"participles": (PARTICIPLES, 0.8), "adjectives and quantifiers": (ADJECTIVES, 0.6)}
+TEXT_CEILINGS = {
+    "what": (r"\bwhat\b", 0.6),
+    "that of, of it, the same": (r"\b(?:that of|those of|of it|the same)\b", 1.0),
+    "where": (r"\bwhere\b(?! *[:=`])", 0.8),
+}
+FEWEST_COMMENTS = 1.8
+"""Comments per 100 lines, at least. The floor may only rise."""
 # Nouns of our own where the field has one: a Purse is a query budget, a Wish is a workload.
 PRIVATE_NOUNS = {"Purse", "Wish", "Draft", "Terms", "Maker", "Reach", "Portion", "Whole", "Look"}
 EXCEPTIONS = {"Portion"}
@@ -83,6 +97,44 @@ def test_words_are_rare() -> None:
             most = ", ".join(f"{path} ({n})" for n, path in worst)
             said.append(f"'{word}' is used {rate:.2f} times per 1,000 words, more than {ceiling}; most uses: {most}")
     assert not said, "say it in plain English: " + "; ".join(said)
+
+
+def names_and_text() -> tuple[list[str], str, list[str]]:
+    """All names that the library defines, its docstrings and comments as one text, and its lines."""
+    names: list[str] = []
+    text: list[str] = []
+    lines: list[str] = []
+    for path in PACKAGE.rglob("*.py"):
+        source = path.read_text(encoding="utf-8")
+        lines += source.splitlines()
+        tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+        text += [token.string for token in tokens if token.type == tokenize.COMMENT]
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Module):
+                text.append(ast.get_docstring(node) or "")
+            if isinstance(node, ast.FunctionDef | ast.ClassDef):
+                names.append(node.name)
+            elif isinstance(node, ast.arg):
+                names.append(node.arg)
+            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                names.append(node.id)
+    return [name.strip("_").lower() for name in names], " ".join(text).lower(), lines
+
+
+@pytest.mark.slow
+def test_names_are_nouns_and_sentences_name_the_thing() -> None:
+    """Habits that make code hard to read, over the whole library: one test, as it reads each module."""
+    names, text, lines = names_and_text()
+    words = len(re.findall(r"[a-z]+", text))
+    rates = {
+        **{
+            kind: (100 * sum(bool(re.fullmatch(habit, name, re.X)) for name in names) / len(names), top)
+            for kind, (habit, top) in NAME_CEILINGS.items()
+        },
+        **{kind: (1000 * len(re.findall(habit, text)) / words, top) for kind, (habit, top) in TEXT_CEILINGS.items()},
+    }
+    assert not {kind: round(rate, 2) for kind, (rate, top) in rates.items() if rate > top}
+    assert 100 * sum(line.strip().startswith("#") for line in lines) / len(lines) >= FEWEST_COMMENTS
 
 
 def test_every_word_has_a_ceiling() -> None:
