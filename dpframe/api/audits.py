@@ -118,6 +118,7 @@ def _samplers(mechanism: Mechanism) -> tuple[Sampler, Sampler]:
             f"what: mechanism {mechanism.tag} is of sets or vectors, whose inputs have no first and last one; pass a "
             "pair of functions"
         )
+    # Two names give independent streams: common noise would make the two samples depend on each other.
     keys = Keystream(secrets.token_bytes(32))
     return (
         lambda n: mechanism.sample(np.zeros(n, dtype=np.int64), keys.column("first")),
@@ -158,10 +159,12 @@ def _in_pandas(table: pa.Table, plan: Plan, key: bytes) -> Any:
 def _in_files(table: pa.Table, plan: Plan, key: bytes) -> Any:
     with tempfile.TemporaryDirectory(prefix="dpframe-audit-") as folder:
         source, target = Path(folder) / "in.parquet", Path(folder) / "out.parquet"
+        # Row groups follow the table's chunks, so that an edit of the layout reaches the file.
         pq.write_table(table, source, row_group_size=max(1, len(table.column(0).chunk(0)) if table.num_columns else 1))
         sanitize(source, target, plan=plan, key=key)
         file = pq.ParquetFile(target)
         released_table, groups = file.read(), [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)]
+        # Windows cannot remove the folder while a file in it is open.
         file.close()
         metadata = {**(released_table.schema.metadata or {}), b"row groups": json.dumps(groups).encode()}
         return released_table.replace_schema_metadata(metadata)

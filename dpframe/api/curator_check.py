@@ -244,6 +244,7 @@ def checked(table: Any, plan: Plan, tried: bool) -> CuratorCheck:
     is_refused = columns["refused"].notna().any() or not frame.n
     if not is_refused:
         columns = columns.drop(columns="refused")
+    # A release chooses every person's rows anew, so that its errors do not belong to the rows counted here.
     tries_release = tried and plan.privacy_id is None and not is_refused
     errors = _release_errors(table, frame, plan, codes) if tries_release else pd.DataFrame()
     rules = pd.DataFrame()

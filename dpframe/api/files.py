@@ -222,6 +222,7 @@ def _to_arrow(frame: pd.DataFrame) -> pa.Table | None:
     """Return a DataFrame as Arrow stores it, or None if Arrow cannot."""
     with contextlib.suppress(pa.ArrowException, OverflowError, TypeError, ValueError):
         listed_frame = frame.apply(_sets_to_lists, axis=0) if len(frame.columns) else frame.copy(deep=False)
+        # pyarrow stores attrs in the table's metadata: the caller's own attrs must not leave with a release.
         listed_frame.attrs = {}
         return pa.Table.from_pandas(listed_frame, preserve_index=False)
     return None

@@ -27,6 +27,7 @@ class RawAccessor(FrameVerbs):
         return DpAccessor(self._frame)
 
     def __getattr__(self, name: str) -> Any:
+        # A copy that is still empty has no `_frame`: the search for that name would call this method forever.
         if name.startswith("_"):
             raise AttributeError(f".dp has no {name!r}")
         return getattr(self._full_accessor, name)

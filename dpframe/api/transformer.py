@@ -143,6 +143,7 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         ledger: Any = None,
         dataset: str | None = None,
     ) -> None:
+        # scikit-learn's `clone` needs arguments as they were given: `fit` checks them.
         self.epsilon = epsilon
         self.delta = delta
         self.spaces = spaces
@@ -265,6 +266,7 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         if has_names and (reset or self._names is None or hasattr(self, "feature_names_in_")):
             if isinstance(X, pd.DataFrame) and not X.columns.is_unique:
                 raise ParameterError("X has a column name twice; names must be unique")
+            # scikit-learn's check of arrays would refuse text and times: only the names are checked.
             validate_data(self, X, skip_check_array=True, reset=reset)
             return X
         clean_error = None
@@ -363,6 +365,7 @@ class _StepBudget(ReleaseBudget):
         assert isinstance(table, Frame)
         if self.step.random_state is not None:
             data = dict(column_hashes(table, table.names)) if what == INFERENCE else codes
+            # Only now, as the key depends on codes, which exist after all checks.
             self.ready = self.step._derive_key(b"fit" if what == INFERENCE else b"transform", data)
         if self.account is not None:
             return super().pay(table, what, cost, codes)

@@ -258,6 +258,7 @@ def sanitize(
     with staged(source, path.parent) as table:
         check_target(path, table)
         with budget_of_input(table.digest, path, request, open_account, key, table.keyed_digest) as budget:
+            # Within the job's lock: the receipt has to be on disk before the job's key is deleted.
             return budget.done(_write_release(table, path, request, budget, writing))
 
 
@@ -293,6 +294,7 @@ def _write_release(
         rows = Conversion(
             chosen_table, ready.plan, ready.own, ready.key, writing.batch_rows, show_progress, threads, ready.part
         )
+        # Opened only after the spend: a refused release leaves an older file as it was.
         with sink.publishing() as (file, describe):
             info = rows.run(file, sink)
             describe(info.to_json())

@@ -95,12 +95,14 @@ class OpenAccount(Account):
         inferred = plan.inferred
         if inferred is None or inferred.receipt is None or not self._has_paid(inferred):
             return Cost(plan.release, plan.step, unit=plan.unit)
+        # Without a step, inference took its (ε, δ) out of the promise: only the difference is unpaid.
         if inferred.step is None:
             return Cost(difference(plan.release, inferred.budget), unit=plan.unit)
         return Cost(plan.released, plan.step_beside_inference, unit=plan.unit)
 
     def _has_paid(self, inferred: Inferred) -> bool:
         """Return whether this dataset's ledger has the receipt of an inference, of at least as much."""
+        # A ledger restored from a backup may not know a receipt: the release then pays for the inference as well.
         entry = None if inferred.receipt is None else self.ledger.find(inferred.receipt)
         if entry is None or (entry.dataset, entry.part, entry.what) != (self.dataset, self.part, INFERENCE):
             return False
@@ -119,6 +121,7 @@ class OpenAccount(Account):
         """
         for past_inference in () if inferred is None else inferred.each:
             if not self._has_paid(past_inference):
+                # The account's names enter the receipt, so that every dataset with these spaces pays once.
                 account_names = [self.dataset] if self.part is None else [self.dataset, self.part]
                 # An inference without id gets a random one, and is charged at every use.
                 name = json.dumps([*account_names, past_inference.id or secrets.token_hex(16)])
@@ -162,6 +165,7 @@ class Job(ABC, Generic[Checked, Drawn]):
         """Check, spend, take the key and draw: in this order, here and nowhere else."""
         checked = self.check()
         receipt = self.spend(checked)
+        # A stored key raises an error before the spend: a wrong order fails, and draws nothing.
         return self.draw(checked, receipt, self.key())
 
     @abstractmethod

@@ -110,6 +110,7 @@ class Sum(NamedTuple):
         """Return how often this amount fits into a remaining sum; None if it is zero, and fits forever."""
         # A coordinate of zero limits nothing.
         ratios = [available / amount for amount, available in zip(self, left, strict=True) if amount]
+        # A first release of the whole total may have a larger step than M, which makes the remaining sum negative.
         return math.floor(max(Fraction(0), min(ratios))) if ratios else None
 
     def share_of(self, total: Sum) -> float:
@@ -137,6 +138,7 @@ def down(exact: Fraction) -> float:
 
 def _round_toward(fraction: Fraction, direction: float) -> float:
     try:
+        # 365 nights of a huge ε exceed the largest float: `yearly` then shows infinity.
         value = float(fraction)
     except OverflowError:
         return inf
@@ -160,6 +162,7 @@ def dominated(budget: Budget) -> Step:
     if budget.epsilon < 1e-300:
         return Step(2 * budget.epsilon, budget.delta)
     if budget.epsilon >= 600:
+        # The factor exceeds the rounding errors of both roots, as a dominating μ must not lie below the exact one.
         return Step(2 * math.sqrt(2) * math.sqrt(budget.epsilon) * (1 + 1e-15), budget.delta)
     return dominating_step(budget)
 
@@ -242,6 +245,7 @@ class GaussianCurrency(Currency):
         pool = str(down(delta * POOL))
         if round_up(Fraction(pool)) >= round_down(delta):  # floats next to 0 have no halves
             pool = "0.0"
+        # ε and δ round down and the pool rounds up: M never allows more than the total.
         mu = gaussian_mu(min(round_down(epsilon), _LARGEST_TOTAL_EPSILON), round_down(delta), round_up(Fraction(pool)))
         return StoredAmount(str(budget.epsilon), str(budget.delta), str(mu), pool)
 
@@ -270,6 +274,7 @@ class GaussianCurrency(Currency):
 
     def left(self, rest: Sum, total: DatasetTotal) -> Amount:
         """Return the ε, at the dataset's δ, of the remaining μ², and the remaining pool, rounded down."""
+        # The conversion to M² and back misses the last digit, which an unspent total must show.
         is_unspent = rest.loss >= total.exact.loss
         epsilon = total.budget.epsilon if is_unspent else _to_epsilons([down(rest.loss)], total, ceiling=False)[0]
         return Amount(epsilon, down(rest.slack))
@@ -334,6 +339,7 @@ def _largest_epsilon(amount: StoredAmount, remaining_sum: Sum) -> float:
     """Return about the largest ε that fits into a remaining sum, by the requested amount's curve."""
     if remaining_sum.loss <= 0:
         return 0.0
+    # Domination by (ε, δ) takes all of δ as slack; a smaller slack means a release under its promise's curve.
     step_of = dominated if amount.step.delta >= amount.budget.delta else promise_step
     step_ratio = max(1.0, amount.step.mu / step_of(amount.budget).mu)
 
@@ -353,6 +359,7 @@ def _to_epsilons(squares: Sequence[float], total: DatasetTotal, ceiling: bool) -
     """Return the ε at which pool + (1 − pool)·G_μ(ε) is the dataset's δ, for each μ², rounded up or down."""
     pool, delta = Fraction(total.kept.slack), Fraction(total.kept.delta)
     share = (delta - pool) / (1 - pool)
+    # Margins of 1e-15 cover the rounding errors of logarithms: spent ε rounds up, remaining ε down.
     goal = math.log(float(share)) + (-1 if ceiling else 1) * 1e-15 * (1 - math.log(float(share)))
     return _solve_log_gaussian(np.sqrt(np.asarray(squares)) * (1 + (1 if ceiling else -1) * 1e-15), goal, ceiling)
 
@@ -367,6 +374,7 @@ def _solve_log_gaussian(mus: npt.NDArray[np.float64], goal: float, ceiling: bool
         return np.asarray((mus > 0) & (bounds[1 if ceiling else 0] > goal))
 
     low, high = np.zeros_like(positive), positive * (positive / 2 + 1)
+    # The first upper end is a guess: it doubles until the interval contains every root.
     while (is_too_low := over(high)).any():
         low, high = np.where(is_too_low, high, low), np.where(is_too_low, 2 * high, high)
     # Sixty halvings exceed the 53 bits of a float.
@@ -473,6 +481,7 @@ class Tally:
         """Return the remaining sum for the whole, or for a part."""
         if part is None:
             return self.total.exact.plus(self.charged, -1)
+        # A row pays for the spends on its own part; a row that moves also pays for the largest other part.
         other_sums = [amount for name, amount in self.parts.items() if name != part]
         other_cost = self._add_largest_parts(1 if self.total.moving else 0, other_sums).plus(
             self.parts.get(part, NOTHING)
@@ -532,6 +541,7 @@ def yearly(epsilon: float, delta: float = 0.0, step: Step | None = None) -> str:
     year = NOTHING.plus(decimals(night.epsilon, night.delta), NIGHTS)
     total = Amount(up(year.loss), up(year.slack))
     says = f"one such release every night ({Amount(night.epsilon, night.delta)} each) would add up to {total} in a year"
+    # Every mechanism, even one that prints the table, is (ε, 1)-private.
     says = says if total.delta < 1 else f"{says}, which promises nothing"
     composed = inf if step is None else _yearly_epsilon(step, year.slack)
     if composed >= total.epsilon:

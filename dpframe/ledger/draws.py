@@ -18,6 +18,7 @@ Draws = Mapping[str, str]
 _DRAWS_OF_NOISE = """
 SELECT source, release_id, dataset, part FROM draws JOIN spends USING (release_id) WHERE noise = ? ORDER BY position
 """
+# A repeated release of an older ledger has some draws already; the triggers would abort a second insert.
 _INSERT_DRAW = """
 INSERT INTO draws (noise, source, release_id) SELECT :noise, :source, :release_id
 WHERE NOT EXISTS (SELECT 1 FROM draws WHERE (noise, release_id) = (:noise, :release_id))
@@ -40,6 +41,7 @@ def find_release(connection: sqlite3.Connection, draws: Draws, dataset: str, par
                     "key has drawn the same noise for another table, or for one that cannot be known again, and two "
                     "tables under one noise show how they differ; leave key out, which takes a fresh one"
                 )
+            # None means all rows, which include every part: only two different named parts contradict each other.
             if drawn_dataset == dataset and len({drawn_part, part} - {None}) > 1:
                 raise LedgerError(
                     f"these rows were released under this key as part {name_list([drawn_part or ''])}, and parts "

@@ -248,6 +248,7 @@ def job(
                 f"the input or the plan changed since the interrupted run of {name_list([name])}, or another run is "
                 f"named, and its key must not be used again: {_remedy_text(ledger, dataset, name)}"
             )
+        # The spend need not be in the ledger: a restored backup lost it, and the job then pays again under its key.
         resumed = has_same_binding and not forget
         if record is None or not resumed:
             # A key that is unpaid, or given up with ``forget``, is replaced.
@@ -257,6 +258,7 @@ def job(
         try:
             yield keyed_job
         except BaseException:
+            # Nothing was drawn under an unpaid key: on the disk it would only be one more secret.
             if not keyed_job.paid:
                 file.remove()
             raise
@@ -279,6 +281,7 @@ def pending(ledger: Ledger) -> list[Pending]:
     Raises `LedgerError` if a key cannot be read, or others may read it.
     """
     path = _key_folder(ledger)
+    # `lexists` also sees a dangling link, which must be refused below and not pass for an empty folder.
     if not os.path.lexists(path):
         return []
     try:
@@ -353,12 +356,14 @@ def _remedy_text(ledger: Ledger, dataset: str, name: str) -> str:
 
 
 def _key_folder(ledger: Ledger) -> Path:
+    # Resolved, so that links and relative paths to one ledger lead to one folder of keys.
     return Path(f"{Path(ledger.path).resolve()}.keys")
 
 
 def _key_path(ledger: Ledger, dataset: str, name: str) -> Path:
     if not isinstance(name, str) or not name:
         raise ParameterError("name must be text of at least one character, e.g. the file that the job writes")
+    # Paths may hold bytes that are no UTF-8, which Python keeps as surrogates.
     parts = (part.encode("utf-8", "surrogateescape") for part in (dataset, name))
     return _key_folder(ledger) / f"{hashlib.sha256(framed(parts)).hexdigest()[:32]}.key"
 
@@ -387,9 +392,11 @@ class _KeyFile:
     def store(self, record: _StoredJob) -> None:
         """Put a key on disk, with its name, before anything is spent under it."""
         try:
+            # The end of an older, longer text would make the new text unreadable.
             os.ftruncate(self.descriptor, 0)
             write_whole(self.descriptor, record.to_json())
             os.fsync(self.descriptor)
+            # Without the file's name on disk, a power cut after the spend would lose the key.
             self.folder.sync()
         except OSError as error:
             with contextlib.suppress(OSError):
@@ -443,6 +450,7 @@ def _lock_key_file(path: Path) -> Iterator[_KeyFile]:
     with contextlib.ExitStack() as stack:
         try:
             with contextlib.suppress(FileExistsError):
+                # A later chmod would leave a moment in which others may enter the folder.
                 path.parent.mkdir(mode=0o700)
                 sync_folder(path.parent.parent)
             folder = stack.enter_context(_open_key_folder(path.parent))

@@ -71,6 +71,7 @@ def _fold_name(name: str) -> str:
     >>> _fold_name("Cafe\u0301 1 ") == _fold_name("caf\u00e9  1")
     True
     """
+    # Case folding may leave the normal form: Unicode compares names by NFKC before and after the folding.
     return " ".join(unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold()).split())
 
 
@@ -225,6 +226,7 @@ class Ledger:
         """
         name, total, names = _check_text(dataset, "dataset"), Budget(epsilon, delta), _check_parts(parts, moving)
         currency, privacy_unit = currency_of(accounting, total.delta), Unit.of(unit)
+        # Before the file is made: a total that the currency refuses must leave no empty ledger.
         stored_total = currency.whole(total)
         make_file(self._file)
         with transaction(self._file, self.timeout, write=True, create=True) as connection:
@@ -297,6 +299,7 @@ class Ledger:
         ParameterError
             If a name is no text, a number out of range, the part none of the dataset's, or the unit another.
         """
+        # Checks come before the transaction: a refused call must not make other processes wait for the lock.
         amount = StoredAmount.of(Budget(epsilon, delta), _check_step(step))
         name, identifier, note = (
             _check_text(dataset, "dataset"),
@@ -316,6 +319,7 @@ class Ledger:
             earlier_id = find_release(connection, draws or {}, name, part_name)
             entry = self._entry(connection, identifier if earlier_id is None else earlier_id)
             if entry is not None:
+                # A release under a known id may draw more noise than before, e.g. once inference has made its plan.
                 if earlier_id is None:
                     record(connection, draws or {}, _check_repetition(entry, name, amount, part_name).release_id)
                 return entry
@@ -542,6 +546,7 @@ _NEW_SPEND = """
 INSERT INTO spends (dataset, release_id, what, who, at, epsilon, delta, mu, slack, part)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
+# In the order of positions and not of times, as a clock may jump back.
 _SPENDS_OF_DATASET = """
 SELECT dataset, release_id, what, who, at, part, epsilon, delta, mu, slack FROM spends
 WHERE :dataset IS NULL OR dataset = :dataset ORDER BY position
@@ -551,6 +556,7 @@ SELECT position, dataset, release_id, what, who, at, part, epsilon, delta, mu, s
 WHERE release_id = ?
 """
 _DATASETS = "SELECT name, accounting, moving, unit, epsilon, delta, mu, slack FROM datasets ORDER BY rowid"
+# SQL counts equal amounts: nightly releases repeat one amount, and sums of many fractions are slow.
 _AMOUNTS = """
 SELECT part, count(*), epsilon, delta, mu, slack FROM spends
 WHERE dataset = :dataset AND (:last IS NULL OR position <= :last) GROUP BY part, epsilon, delta, mu, slack
@@ -629,6 +635,7 @@ def _parse_unit(text: str) -> Unit:
 
 def _check_repetition(entry: Entry, dataset: str, amount: StoredAmount, part: str | None) -> Entry:
     """Return a spend that is there already; refuse its id for anything else."""
+    # Equal (ε, δ) is not enough: a larger step under a known id would be free of charge.
     costs_more = amount.step.mu > entry.step.mu or amount.step.delta > entry.step.delta
     if costs_more or (entry.dataset, entry.amount, entry.part) != (dataset, amount.budget, part):
         raise LedgerError(

@@ -51,6 +51,7 @@ class Receipt:
 def _run_key(account: Account, job: str) -> tuple[str, str, str, str]:
     # The path of a file may be of bytes that are no text, which SQLite does not keep.
     path = job.encode("utf-8", "backslashreplace").decode()
+    # The table refuses NULL: a primary key of SQLite takes two NULLs as different, and would admit a run twice.
     return account.dataset, account.part or "", path, account.run or ""
 
 

@@ -22,6 +22,7 @@ APPLICATION_ID = 0x6470664C
 SCHEMA = 6
 
 
+# Any client of SQLite can open the file: triggers refuse changes that this module never makes.
 _TRIGGER = "CREATE TRIGGER no_{0}_of_{1} BEFORE {0} ON {1} BEGIN SELECT raise(ABORT, 'what was spent stays spent'); END"
 
 # Amounts are text, the decimals that they were written as: SQLite's own numbers would round them.
@@ -161,7 +162,9 @@ def transaction(
         elif version > SCHEMA:
             raise LedgerError(f"{file} has schema {version}, this version reads up to {SCHEMA}; upgrade dpframe")
         yield connection
+        # No ROLLBACK is needed on errors: a connection that closes without COMMIT undoes its transaction.
         connection.execute("COMMIT")
+        # SQLite changes the journal's mode only outside of transactions, and stores the mode in the file.
         if create:
             with contextlib.suppress(sqlite3.OperationalError):  # in use just now: without it readers wait, no more
                 connection.execute("PRAGMA journal_mode = WAL")
@@ -182,6 +185,7 @@ def _connect(file: Path, timeout: float) -> sqlite3.Connection:
         raise LedgerError(f"{file} is mounted without its folder, in which its log lies; mount the folder")
     # mode=rw: SQLite itself would make a new and empty ledger at a mistyped path.
     uri = f"{file.absolute().as_uri()}?mode=rw"
+    # isolation_level=None: Python would otherwise begin transactions by itself, without a lock at the start.
     connection = sqlite3.connect(uri, uri=True, timeout=min(timeout, _LONGEST_WAIT_S), isolation_level=None)
     try:
         # FULL and, where there is no write-ahead log, the folder too: on disk when COMMIT returns.
@@ -204,6 +208,7 @@ def _upgrade(connection: sqlite3.Connection) -> bool:
 
     Return whether its datasets had no units.
     """
+    # The first look takes no lock: hardly any file is old, and readers must not wait for a writer.
     if not _is_old(connection):
         return False
     connection.execute("BEGIN IMMEDIATE")
@@ -214,6 +219,7 @@ def _upgrade(connection: sqlite3.Connection) -> bool:
         for statements in _LATER_SCHEMAS[version - 1 :]:
             for statement in statements:
                 connection.execute(statement)
+        # SQL cannot compute the step that dominates an old spend.
         if version == 1:
             spends = connection.execute("SELECT position, epsilon, delta FROM spends").fetchall()
             steps = [
@@ -240,6 +246,7 @@ def explained(file: Path) -> Iterator[None]:
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
         message = _ERROR_TEXTS.get(code, f"cannot be used ({getattr(error, 'sqlite_errorname', 'SQLite error')})")
         raise LedgerError(f"{file} {message}") from None
+    # The package's own errors are a ValueError or an OSError as well, and keep their text.
     except DpframeError:
         raise
     except ValueError:  # an amount that is no number

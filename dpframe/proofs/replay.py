@@ -114,6 +114,7 @@ def replayed(
             try:
                 observation = _Observation.of(faces[name], edit.table, plan, key)
             except ColumnError:
+                # An edit counts once, however many faces would refuse the edited table.
                 refused += 1
                 break
             failures += [
@@ -301,6 +302,7 @@ def _place_extreme_value(table: pa.Table, plan: Plan, rng: np.random.Generator) 
     elif types.is_list(plain) or types.is_large_list(plain):
         extreme_values += [[], [None]]
     value = extreme_values[int(rng.integers(0, len(extreme_values)))]
+    # With `from_pandas` a NaN would become a null, which is another edit.
     value_array = pa.array([value], plain, from_pandas=False)
     kind = "null" if value is None else "an extreme value"
     return Edit(f"{kind} in column {column.name!r}", _replace_row(table, row, {column.name: value_array}), row)

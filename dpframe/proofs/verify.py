@@ -173,6 +173,7 @@ def _table_failures(table: Frame | Streamed, info: ReleaseInfo, noun: str) -> li
 def _refute_plan(text: str, error: PlanError) -> Certificate:
     """Return a certificate of a plan that cannot be read, with all that is wrong."""
     data = _read_object(text)
+    # A newer schema is no fault of the release: this version cannot judge its claims.
     for part in (data, data.get("plan")):
         if isinstance(part, dict) and type(part.get("schema")) is int and part["schema"] > SCHEMA:
             raise error
@@ -199,6 +200,7 @@ def _split_plan(plan: dict[str, Any]) -> list[dict[str, Any]]:
     groups = [g for g in groups if isinstance(g, dict)] if isinstance(groups, list) else []
     group_names = [names if isinstance(names := g.get("names"), list) else [] for g in groups]
     members = [[column for column in columns if column.get("name") in names] for names in group_names]
+    # A damaged plan may have two equal columns: only identity keeps them apart.
     grouped_ids = {id(column) for group_columns in members for column in group_columns}
     group_plans = [{"columns": group_columns, "groups": [g]} for g, group_columns in zip(groups, members, strict=True)]
     return group_plans + [{"columns": [column]} for column in columns if id(column) not in grouped_ids]

@@ -87,6 +87,7 @@ class Asking:
             raise ParameterError(f"neighbours must be one of {', '.join(NEIGHBOURS)}")
         rows = check_whole(contributions, "contributions", of="rows per person")
         self.unit = Unit(rows, added=neighbours == "add_remove")
+        # If rows may be added, their number is a secret, and an error for no rows would reveal that number.
         if not self._table.n and not self.unit.added:
             raise ParameterError("the table has no rows; there is nothing to ask of it")
         self.confidence_level = check_fraction(confidence_level, "confidence_level", 0.95)
@@ -100,6 +101,7 @@ class Asking:
         self._account = OpenAccount.of(ledger, dataset)
         if self._account is not None and self._account.part is not None:
             warn_of_parts(self._account, content(self._table))
+        # The default δ follows from the number of rows, and would reveal a secret number.
         known_rows = None if self.unit.added else self._table.n
         self._spending = QuerySpending(TotalBudget.of(_promise(budget, epsilon, delta, known_rows), accounting))
 
@@ -360,6 +362,7 @@ def fitted_noises(question: Question, portion: Portion, named: Sequence[str]) ->
                 for numbers_and_portion in zip(question.numbers, portions, strict=True)
             )
         except ParameterError:
+            # One mechanism may refuse a small portion: an error counts only if every mechanism refuses.
             if not noises_by_name and name == usable_names[-1]:
                 raise
 

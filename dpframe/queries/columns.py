@@ -120,6 +120,7 @@ class QueryColumn:
     @property
     def line(self) -> tuple[float, float]:
         """The number of code 0, and the distance between neighbouring codes."""
+        # A space with a single value has no second code.
         ends: Any = self.space.inner_space.numbers(np.array([0, min(1, self.space.values - 1)]))
         return float(ends[0]), float(ends[1] - ends[0])
 

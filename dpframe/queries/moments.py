@@ -77,6 +77,7 @@ class MomentQueries(Asking):
                 'mechanism="gaussian"'
             )
         names, query_columns, question, _ = self._product_sums(columns, "second_moments", None)
+        # Every row gets a leading 1, whose products with the values are their sums.
         size = len(names) + 1
 
         def fit_noise(portion: Portion) -> tuple[str, WishartNoise, Budget]:
@@ -100,6 +101,7 @@ class MomentQueries(Asking):
             # T W Tᵀ is Wishart with T V Tᵀ: mean k·S, variance k·(Sᵢᵢ·Sⱼⱼ + Sᵢⱼ²).
             error = np.sqrt(noise.degrees * (np.outer(np.diag(scale), np.diag(scale)) + scale**2)) / self.n
             results = normal(estimate - noise.degrees * scale / self.n, error, self.confidence_level)
+            # Only the estimate with the noise's mean is positive semidefinite; intervals lie about the unbiased value.
             results["estimate"] = estimate
             table = crossed({key: best_fit[1:, 1:] for key, best_fit in results.items()}, names, names)
             return with_facts(table, Answered((), (), facts_of(WISHART, receipt.share, budget, self.unit)))

@@ -356,6 +356,7 @@ class QuantileQueries(Asking):
             raise ParameterError(
                 f"mechanism must be one of {mechanism_list} with by, or None for the one that errs less"
             )
+        # `unsure` reads public facts only, so that the choice of a way costs nothing.
         way, portion = min(
             product(usable_ways, self._allowed_portions(share)), key=lambda pair: pair[0].unsure(pair[1])
         )

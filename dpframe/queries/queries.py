@@ -191,6 +191,7 @@ class Queries(MomentQueries, QuantileQueries, SetQueries, Selections):
         query_columns, conditions = self._conditions(where)
         question = CellCounts({}, self.unit, conditions)
         if not conditions:
+            # No column is read without conditions, so that no batch would count the rows.
             question.counts[:] = self._table.n
         noisy_answer = self._answer(question, query_columns, share, mechanism, "count")
         results = linear(noisy_answer.values[0], noisy_answer.noises[0], 1.0, self.confidence_level)
@@ -435,6 +436,7 @@ class Queries(MomentQueries, QuantileQueries, SetQueries, Selections):
         """
         query_columns = [self._column(name) for name in (index, columns)]
         column_bins: Mapping[str, Any] = bins if isinstance(bins, Mapping) else {}
+        # One number of bins is for the numeric column of the two: a list of categories has its own cells.
         default_bins = None if isinstance(bins, Mapping) else bins
         if index == columns or not set(column_bins) <= {index, columns}:
             raise ParameterError("index and columns must be two columns, and bins be of these; e.g. bins={column: 10}")

@@ -186,12 +186,14 @@ class Selections(Asking):
 
         def draw_choice(receipt: Paid[tuple[str, Selector, Budget]]) -> pd.Series[Any]:
             name, selector, budget = receipt.fitted
+            # Only after the spend: whether the caller's function fails may depend on a single row.
             utilities = _scores_in_units(utility, rows.frame(), options, unit)
             # A utility that is not finite counts as far below all others, with no probability to speak of.
             floor = max((score for score in utilities if score is not None), default=0) - _INFINITE_SHORTFALL_UNITS
             scores = [floor if score is None else score for score in utilities]
             choice = options[selector.choose(scores, weights, receipt.stream.column("select", "measure"))]
             total_weight = float(len(options)) if weights is None else sum(weights) / min(weights)
+            # One unit more, as scores are rounded down.
             shortfall = (selector.shortfall(total_weight, self.confidence_level) + 1) * float(unit)
             result = pd.Series(
                 [choice, np.float64(shortfall)], index=["choice", "shortfall"], name="select", dtype=object
@@ -262,6 +264,7 @@ def _scores_in_units(
 
 
 def _score_in_units(score: Any, unit: Fraction) -> int | None:
+    # A float would round whole numbers above 2⁵³.
     if isinstance(score, numbers.Integral):
         return math.floor(int(score) / unit)
     try:

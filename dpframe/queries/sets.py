@@ -136,12 +136,14 @@ class SetQueries(Asking):
         _, noises = fitted_noises(ChosenCounts(exact_question, tuple(range(k))), count_portion, AUTO)
         costs = whole_cost(selectors, choice_portion), count_portion.spent_by(noises)
         is_pure = all(cost.delta == 0 for cost in costs) and portion.step is not None
+        # The factor covers the rounding error of the sum: a stated cost must not lie below the true cost.
         budget = Budget(math.fsum(cost.epsilon for cost in costs) * (1 + 1e-15)) if is_pure else portion.budget
         return name, (selectors, noises), budget
 
     def _choice_errs_less(self, noisy_question: Question, exact_question: Question, k: int, portion: Portion) -> bool:
         """Return, from public facts, whether choices err less: noise that values are compared with, and on counts."""
         try:
+            # A share too small for k choices may still pay for noise on all counts.
             _, (selectors, noises), _ = self._fit_choices(exact_question, k, portion, None)
         except ParameterError:
             return False

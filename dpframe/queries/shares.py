@@ -117,12 +117,14 @@ class QuerySpending:
         Raises `BudgetExceeded` if less is left.
         """
         with self._lock:
+            # Within the lock: two threads must not both see the last share as unspent.
             self.refuse(share)
             pay()
             self.spent += share
 
     def refuse(self, share: Fraction) -> None:
         """Raise `BudgetExceeded` unless so much is left, in the process that the total budget belongs to."""
+        # A fork copies the spent share: parent and child would each spend the whole budget.
         if os.getpid() != self._process:
             raise BudgetExceeded(
                 "the questions' budget is that of the process that made Queries, and this one was forked from it: "

@@ -40,6 +40,7 @@ def ratios(sums: FloatArray, errors: tuple[float, float], counts: FloatArray, mo
     safe_divisor = np.where(is_bounded, a, 1.0)
     low, high = (sums * counts - discriminant_root) / safe_divisor, (sums * counts + discriminant_root) / safe_divisor
     low, high = (np.clip(np.where(is_bounded, end, limit), -most, most) for end, limit in ((low, -most), (high, most)))
+    # Estimates divide by at least one row and Fieller's ends do not, but an interval has to include its estimate.
     return np.array([estimates, error, np.minimum(low, estimates), np.maximum(high, estimates)])
 
 

@@ -81,6 +81,7 @@ class ReleaseBudget:
                 )
             _inference_requests.add(request)
         elif self.ready is None:
+            # A release under the caller's key may be a repetition, which reveals nothing new.
             warn_if_released(table, cost.budget)
         return None
 
@@ -106,6 +107,7 @@ class ReleaseBudget:
         # Ids with an equal beginning have equal noise; an equal continuation means an equal table, too.
         binding = job_keys.bind(content_digest, cost.wanted)
         identity = noise + source + job_keys.release_id(self.ready, self.account.name, binding)[:12]
+        # A key that is derived from the table serves no other table, so that no record has to detect one.
         if not self.keyed:
             return identity, {}
         measurement = cost.inference
@@ -120,6 +122,7 @@ class ReleaseBudget:
         """Return the name of noise and of the table that it is drawn for, as MACs under the key."""
         assert self.ready is not None
         digests = (noise, secrets.token_bytes(32) if source is None else source)
+        # No dataset's name enters: two datasets of one ledger must recognise equal noise as well.
         noise_name, table_name = (job_keys.release_id(self.ready, "", digest)[:_MAC_LETTERS] for digest in digests)
         return noise_name, table_name
 
@@ -208,6 +211,7 @@ def budget_of_input(
         return
     if key is not None:
         raise ParameterError("key and ledger do not go together: under a ledger every job keeps its own key")
+    # Part and run enter the binding: a key of one part or run must not draw for another.
     request_id = request.digest
     if account.part is not None:
         request_id = hashlib.sha256(request_id + account.part.encode()).digest()
@@ -244,5 +248,6 @@ def done_before(path: Path, request: Request, account: OpenAccount | None) -> Do
     # A missing or another file is no output of the run, and must not pass for it.
     if info is None or info.digest != run.output:
         raise LedgerError(f"{run_text}, and its release is no longer there: bring the file back, or {remedy}")
+    # A crash between the receipt and the removal of the key leaves the key behind.
     job_keys.clear(account.ledger, account.dataset, name)
     return DoneRun(info, f"{run_text}: nothing was read, spent or drawn now")

@@ -68,6 +68,7 @@ class Conversion:
             if self.watch is not None:
                 self.watch.warn()
             table_rows = None if self.plan.sample is None else self.table.n
+            # After the last row is read and before the file has a name: rows of a changed input must not leave.
             self.table.check_unchanged()
             tables = self.tables.measured()
             digest = self.digest.hexdigest(tables)

@@ -71,6 +71,7 @@ def request_digest(epsilon: float | None, delta: float | None, options: Mapping[
     spaces = options.pop("spaces", None)
     # The plan says so, and all that the plan says enters the key of its noise.
     drafted = isinstance(spaces, DraftedSpaces) and not spaces.reviewed
+    # Different declarations may mean one space: an interrupted job must recognise its request in either form.
     if isinstance(spaces, Mapping):
         spaces = {name: _to_space(space) for name, space in spaces.items()}
     text = _canonical_text([DEFAULTS, arithmetic(), epsilon, delta, spaces, options, drafted])
@@ -90,6 +91,7 @@ def _canonical_text(value: Any) -> str:
         return value.to_json()
     if isinstance(value, Space | Mechanism):
         return _canonical_text(value.to_json())
+    # The order of a dict's entries decides nothing about a release.
     if isinstance(value, Mapping):
         return f"{{{','.join(sorted(f'{_canonical_text(k)}:{_canonical_text(v)}' for k, v in value.items()))}}}"
     if isinstance(value, list | tuple):
@@ -108,6 +110,7 @@ def table_digest(table: Table, codes: Codes, key: bytes, names: Sequence[str] | 
     keyed = hmac.new(derived_key(key, b"digest of the input"), digestmod=hashlib.sha256)
     try:
         for part in _table_parts(table, codes, table.names if names is None else names):
+            # Lengths keep parts apart: no other list of columns gives equal bytes.
             keyed.update(len(part).to_bytes(8, "little"))
             keyed.update(part)
     except Exception:  # the code of a foreign class may raise anything; to refuse it would reveal a row
@@ -125,6 +128,7 @@ def content(table: Table) -> bytes | None:
     """Return a digest of a table in memory under a key of this process; None if it has no digest, or no row."""
     if not isinstance(table, Frame) or not table.n:
         return None
+    # The rows of each person are chosen at random: only the table before the choice is recognisable.
     full_table = table if table.chosen is None else table.chosen[0]
     return table_digest(full_table, {}, _SECRET)
 
@@ -201,6 +205,7 @@ _SHOWN_CLASSES = (str, bytes, bool, int, float, Decimal, dt.date, dt.datetime, p
 
 
 def _entry_text(entry: Any) -> str:
+    # Two different values of a foreign class may have one text, and would pass for one table.
     if type(entry) not in _SHOWN_CLASSES:
         raise TypeError(type(entry))
     return f"{type(entry).__name__} {entry!r}\n"

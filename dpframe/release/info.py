@@ -155,6 +155,7 @@ class ReleaseInfo:
             plan = json.dumps(data["plan"], ensure_ascii=False)
         except (ValueError, KeyError, TypeError, RecursionError):
             raise damage_error from None
+        # JSON's true becomes `True`, which `isinstance` takes for an int.
         if type(schema) is not int or type(n) is not int or not isinstance(digest, str) or schema < 1 or n < 0:
             raise damage_error
         if rows is not None and (type(rows) is not int or rows < n):
@@ -184,6 +185,7 @@ Starts = tuple[int, ...] | None
 
 def packed(tables: Sequence[MeasuredTable]) -> dict[str, Any]:
     """Return tables as a JSON object: all counts, and the quantile cells of numbers."""
+    # The cells of other tables follow from the plan; only cuts at noisy quantiles have to be stored.
     bins = {
         (name, table.measure.most): starts
         for table in tables

@@ -44,6 +44,7 @@ def of_persons(table: T, request: Request, key: bytes) -> T:
     """Return a table with equally many rows of every person, if a request names the column that identifies persons."""
     plan, options = request.plan, request.options
     name = options.get("privacy_id") if plan is None else plan.privacy_id
+    # A release passes through: the job's own check refuses releases with the right message.
     if name is None or table.text is not None:
         return table
     if not isinstance(name, str):
@@ -133,6 +134,7 @@ class ReleaseJob(Job[Checked, D], Generic[T, D]):
                 raise ParameterError(
                     "no column can differ between rows, so that nothing needs a budget; leave ledger and dataset out"
                 )
+        # Before the spend: a column that the target cannot hold would otherwise fail when all is paid.
         self.fits(checked_request)
         likely_plan = checked_request.widened(table)
         if likely_plan is not None:
@@ -149,6 +151,7 @@ class ReleaseJob(Job[Checked, D], Generic[T, D]):
     def spend(self, checked: Checked) -> str | None:
         """Pay for a whole release, or for inference alone; a ready plan that is not released is free."""
         (checked_request, codes), budget = checked, self.budget
+        # Another dataset may have paid for the reused spaces: this dataset pays before it uses them.
         budget.settle(checked_request.reused, checked_request.unit)
         if self.request.release:
             cost = checked_request.cost if checked_request.plan is None else budget.cost(checked_request.plan)
@@ -172,6 +175,7 @@ class ReleaseJob(Job[Checked, D], Generic[T, D]):
     @one_thread
     def _make_ready(self, checked_request: CheckedRequest, codes: Codes, receipt: str | None, key: bytes) -> Ready:
         table, account = self.table, self.budget.account
+        # Later releases subtract a receipt's cost, so that only an inference that was paid separately gives one.
         inference_receipt = None if self.request.release else receipt
         plan = (
             checked_request.measured(table, key, inference_receipt)
@@ -239,5 +243,6 @@ def drawn(frame: Frame, ready: Ready) -> Any:
     rows = None if plan.sample is None else frame.n
     count = digest.count if plan.columns else frame.n
     info = ReleaseInfo(plan, count, digest.hexdigest(tables), rows, ready.own, tables, ready.part)
+    # With a very large ε noise may change no row: the original then has the digest of its release.
     unchanged = all(np.array_equal(codes, ready.codes[name]) for name, codes in released.items())
     return frame.rebuild(plan, plan.released_spaces, released, order, described_rows(info, unchanged))

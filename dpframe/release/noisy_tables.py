@@ -110,6 +110,7 @@ class Cuts:
             for measure in levels:
                 table, parents = by_measure[measure], self.parents(coarser_measure, starts, counts)
                 if table.starts != (tuple(parents),):
+                    # Finer levels follow from this level's cells: one report is enough.
                     yield measure
                     break
                 coarser_measure, starts, counts = (
@@ -136,6 +137,7 @@ def quantile_bins(counts: Sequence[int], most: int) -> list[int]:
     A cell with the count of one and a half even bins or more is a bin of its own: a spike hides in no bin. Between
     spikes, bins gather cells until they have their share of the remaining count.
     """
+    # Noisy counts may add up to a negative number.
     total = max(0, sum(counts))
     if total == 0:
         return list(equal_starts(len(counts), min(most, len(counts))))
@@ -168,6 +170,7 @@ def with_thresholds(bins: Sequence[int], cells: Sequence[int], most: int) -> lis
     >>> with_thresholds([0, 4, 8], [5], 3), with_thresholds([0, 4, 8], [5, 6], 5)
     ([0, 5, 8], [0, 4, 5, 6, 8])
     """
+    # One bin begins at cell 0, so that only `most` − 1 thresholds fit.
     required_starts = {0, *cells[: most - 1]}
     bin_starts = sorted(required_starts | set(bins))
     while len(bin_starts) > most:
@@ -285,6 +288,7 @@ class Tables:
         """Count rows; ``rows`` is the place of the first one in the table, or the place of each."""
         if not self._measures:
             return
+        # `release` mends rows as well: tables and rows must describe equal values.
         codes = self._rules.mended(codes)
         count = len(next(iter(codes.values())))
         for start in range(0, count, _BATCH_ROWS):
@@ -335,6 +339,7 @@ class Tables:
 
     def measured(self) -> tuple[MeasuredTable, ...]:
         """Return the noisy tables, in the order of the plan's measures; called once, after all rows."""
+        # Joints that are counted together get their own counts only here.
         self._counting.settle()
         one_ways = {
             m.columns[0]: noisy(joint.counts, m.sigma2, self.stream(m.kind, m.columns))

@@ -56,6 +56,7 @@ class _Runs:
         starts = np.concatenate([[0], np.flatnonzero(column[1:] != column[:-1]) + 1])
         heads = column[starts].astype(np.int64)
         lengths = np.diff(starts, append=len(column))
+        # A run of equal codes may cross the border of two batches.
         if heads[0] == self.last:
             lengths[0] += self.length
         else:
@@ -133,6 +134,7 @@ class SortedWatch:
 
 def warn_of(rows: int, orders: Mapping[str, Order], partitions: Sequence[str] = ()) -> None:
     """Warn of columns that rows are sorted or grouped by; see `SortedWatch`."""
+    # Folders always group the rows: partition keys have their own words in the message.
     column_orders = {name: order for name, order in orders.items() if name not in partitions}
     sorted_names = [name for name, order in column_orders.items() if order.surely_sorted(rows)]
     grouped_names = [
@@ -213,6 +215,7 @@ class Stretch:
             bool((codes_by_place[1:] < codes_by_place[:-1]).all()),
         )
         weight = math.fsum(math.lgamma(count + 1) for count in self.count.tolist())
+        # Rows of merged codes may be together while the rows of each single code are not.
         return Order(
             is_grouped and is_ascending != is_descending, is_grouped and not self.shift, len(self.codes), weight
         )

@@ -120,6 +120,7 @@ def is_known_release(frame: Frame) -> bool:
     """
     names = {*frame.names}
     candidates = (info for info in reversed(_infos.values()) if info.n == frame.n and names.issuperset(info.plan.names))
+    # A digest takes a pass over all rows, so that only the latest candidate is compared.
     info = next(candidates, None)
     if info is None or info.row_digest in _unchanged_digests or _table_bits(frame.n, info.plan) < _DIGEST_BITS:
         return False
@@ -166,6 +167,7 @@ class Source:
                 "attach(table, plan)"
             )
         self._table = self._table.typed(self.plan.released_spaces)
+        # Under another plan the description's rows, digest and left-out columns say nothing about this table.
         release_info = self.info if self.info is not None and self.plan == self.info.plan else None
         self.rows = self.n = int(self._table.n)
         if self.plan.sample is not None and self.plan.n is not None:
@@ -268,6 +270,7 @@ class Source:
         plan, rows = self._plan_of_fresh_rows, len(next(iter(codes.values())))
         rebuilt_table = table.rebuild(plan, plan.spaces, codes, np.arange(rows), text or "")
         frame: pd.DataFrame = rebuilt_table if isinstance(rebuilt_table, pd.DataFrame) else rebuilt_table.to_pandas()
+        # An index named "shuffled" makes a later release warn that the table is a release already.
         frame.index.name = None
         frame.attrs = frame.attrs if text else {}
         return frame
@@ -337,6 +340,7 @@ class Source:
         without the missing columns.
         """
         info = self.info
+        # A new digest would make a selection of rows pass for the whole release.
         if info is None or self.n != info.n:
             return info
         present_columns = {*self._table.names, *info.left_out}
@@ -372,6 +376,7 @@ class Source:
                 result = error.with_traceback(None)
             remember(_digests, key, result, KNOWN_DIGESTS)
         if isinstance(result, ColumnError):
+            # A new object: Python adds a traceback, and so the table, to every error that it raises.
             raise ColumnError(result.rule, column=result.column, row=result.row)
         return result
 
@@ -423,6 +428,7 @@ def _add_bytes(array: pa.Array, content: Any) -> None:
     """Add an array's shape and buffers to a hash; values outside a slice are included, which is harmless."""
     content.update(repr((array.type, len(array), array.offset)).encode())
     for buffer in array.buffers():
+        # Sizes keep buffers apart, and distinguish a missing validity bitmap from an empty one.
         content.update(b"\0" if buffer is None else buffer.size.to_bytes(8, "little"))
         if buffer is not None:
             content.update(buffer)

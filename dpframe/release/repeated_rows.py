@@ -104,6 +104,7 @@ class ReleasedRows:
         """
         with self._lock:
             if key is not None:
+                # The set lives as long as the process, and must not contain secret keys.
                 digest = hashlib.sha256(key).digest()
                 if digest in self._keys:
                     return None

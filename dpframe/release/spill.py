@@ -32,6 +32,7 @@ class HiddenFile:
     def __init__(self, folder: Path) -> None:
         # The key exists only in memory: after a crash the file's content cannot be read.
         self._key = secrets.token_bytes(32)
+        # Unbuffered: `read_at` goes past Python's buffer, and would miss bytes that are still in it.
         self._file = tempfile.TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115 (closed by __exit__)
         self._cipher = cipher_at(self._key, 0)
         self._end = 0
@@ -52,6 +53,7 @@ class HiddenFile:
             self._cipher.update_into(plaintext, self._block.data)
             ciphertext = self._block.data[: len(plaintext)]
             while ciphertext:
+                # An unbuffered file may write fewer bytes than it gets.
                 ciphertext = ciphertext[self._file.write(ciphertext) :]
         return start
 
@@ -164,6 +166,7 @@ class Spill:
         }
         if self._stretches[0].parts:
             copied_columns = pa.concat_tables(self._file.fetch_table(*s.parts[bucket]) for s in self._stretches)
+            # Every batch has a dictionary of its own: indices agree only under a common one.
             copied_columns = copied_columns.unify_dictionaries().combine_chunks()
             batch.update(
                 (name, copied_columns.column(name).take(pa.array(order))) for name in copied_columns.column_names

@@ -125,12 +125,14 @@ def _encode_texts(table: pa.Table) -> pa.Table:
 
 def stream_of(source: Any) -> Stream | None:
     """Return a table as a stream; None if it is not one."""
+    # A DataFrame has `__arrow_c_stream__` as well, but would lose its pandas dtypes as a stream.
     if isinstance(source, pd.DataFrame):
         return None
     if type(source).__module__.split(".")[0] == "polars" and hasattr(source, "collect_schema"):
         import polars as pl
 
         oldest = pl.CompatLevel.oldest()  # later ones have categories that Arrow does not decode
+        # An empty frame gives the Arrow schema without a computation of the LazyFrame.
         schema = pl.DataFrame(schema=source.collect_schema()).to_arrow(compat_level=oldest).schema
         if isinstance(source, pl.LazyFrame):
             # Older versions of polars give no batches.

@@ -130,6 +130,7 @@ def _draw_line(x1: float, x2: float, y1: int, y2: int) -> Shape:
 
 
 def _position(share: float, width: int) -> float:
+    # Ends of noisy intervals may lie below 0 or above 1, and a drawing has fixed edges.
     return round(min(max(share, 0.0), 1.0) * width, 2)
 
 

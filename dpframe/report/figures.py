@@ -148,6 +148,7 @@ def _bounds(space: Any) -> tuple[Any, Any]:
 def _mean_parts(estimates: Estimates, name: str) -> list[Table | str]:
     mean = estimates.mean(name)
     low, high = _bounds(estimates.plan[name].space)
+    # pandas refuses a difference between a time with a zone and a bound without one.
     point, lower, upper = (_without_zone(mean[key]) for key in ("estimate", "lower", "upper"))
     point_share, lower_share, upper_share = (float((value - low) / (high - low)) for value in (point, lower, upper))
     if not all(map(math.isfinite, (point_share, lower_share, upper_share))):
@@ -191,6 +192,7 @@ def _interval_text(point: Any, lower: Any, upper: Any, to_text: Callable[[Any], 
         text = f"{to_text(point)}{unit} ± {to_text((upper - lower) / 2)}"
     else:
         text = f"{to_text(point)}{unit} ({to_text(lower)} to {to_text(upper)})"
+    # Dates keep their hyphens: only shares, which have a unit, get minus signs.
     return text.replace("-", "−") if unit else text
 
 

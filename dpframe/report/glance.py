@@ -119,6 +119,7 @@ def _four_std(estimates: Estimates, column: Column) -> float:
         return inf
     with warnings.catch_warnings(action="ignore", category=DpframeWarning):
         four_std = _SPREAD_SDS * float(np.asarray(estimates.std(column.name)["estimate"]))
+    # Noise may leave no spread at all: then the range by itself is the scale.
     return four_std if four_std > 0 else inf
 
 

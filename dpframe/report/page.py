@@ -117,6 +117,7 @@ def add_remove(budget: Budget) -> Budget:
     0.5
     """
     half = budget.epsilon / 2
+    # `exp` overflows above 709; at 700 the peer's δ is practically 0.
     return Budget(half, budget.delta / (1 + math.exp(min(half, 700.0))))
 
 

@@ -110,6 +110,7 @@ class Record:
             If the file cannot be read, or is not written as a record.
         """
         try:
+            # Editors on Windows begin files with a byte order mark.
             text = Path(path).read_text(encoding="utf-8-sig")
         except (OSError, UnicodeDecodeError):
             raise FileError(f"{path} is not a readable record; dpframe record writes one") from None
@@ -143,6 +144,7 @@ def _leaves(node: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 def _read_fields(text: str, path: str | Path) -> dict[str, Any]:
     """Return the fields of a record's text; `FileError` if the text is not an object in JSON with each name once."""
     try:
+        # With a name twice, another reader could take the value that this check ignores.
         fields = json.loads(text, object_pairs_hook=unique_names)
     except (ValueError, RecursionError) as error:
         # Only JSON errors know their line.
@@ -158,6 +160,7 @@ def _read_fields(text: str, path: str | Path) -> dict[str, Any]:
 def _agrees_with(record_value: Any, release_value: Any) -> bool:
     """Return whether a field of a record agrees with the release."""
     if isinstance(release_value, str) and isinstance(record_value, str):
+        # People may wrap a text anew and add sentences; only a missing part contradicts the release.
         return " ".join(release_value.split()) in " ".join(record_value.split())
     return bool(record_value == release_value)
 

@@ -135,6 +135,7 @@ def ordered(work: Callable[[Part], Result], parts: Iterable[Part], threads: int)
             while futures:
                 yield futures.popleft().result()
         finally:
+            # The pool waits for every future when it closes: parts that nobody needs any more must not start.
             for future in futures:
                 future.cancel()
 
@@ -162,6 +163,7 @@ def written(write: Callable[[Batch], None], groups: Iterator[Batch], threads: in
     write_future: Future[None] | None = None
     with ThreadPoolExecutor(1, thread_name_prefix="dpframe-writer") as thread:
         for group in groups:
+            # One group waits at most: more would fill the memory, and an error of the writer would show late.
             if write_future is not None:
                 write_future.result()
             rows += length(group)

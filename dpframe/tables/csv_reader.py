@@ -132,6 +132,7 @@ class CsvInput(FileInput):
     def _describe_file(path: Path) -> tuple[pa.Schema, str | None, int]:
         check_dialect(path)
         names, rows = _read_header(path), 0
+        # Repeated names fail in `open`, with a message that names them.
         if len(set(names)) == len(names):
             for batch in _read_texts(path):
                 rows += batch.num_rows
@@ -196,6 +197,7 @@ class CsvInput(FileInput):
 
     def _read_batches(self, names: Sequence[str], rows: int, plain: Collection[str]) -> Iterator[dict[str, pa.Array]]:
         first_row = 0
+        # Partition keys come from the names of folders, and are no columns of the file.
         is_single_column = len(self.names) + len(self.indices) - len(self.partitions) == 1
         for path, keys in self.files:
             for block in _read_texts(path, self.alone):
@@ -256,6 +258,7 @@ def _decode_text(value: bytes) -> str:
     for encoding in ("utf-8", "cp1252"):
         with contextlib.suppress(UnicodeDecodeError):
             return value.decode(encoding)
+    # Latin-1 has a letter for every byte: no value is refused, as a refusal would reveal a row.
     return value.decode("latin-1")
 
 
@@ -304,6 +307,7 @@ def _read_texts(path: Path, is_single_thread: bool = False) -> Iterator[pa.Recor
     parse_options = pa.csv.ParseOptions(
         newlines_in_values=True, ignore_empty_lines=len(names) > 1, invalid_row_handler=rows
     )
+    # Columns are bytes: as text, one row that is no UTF-8 would make Arrow refuse the file.
     convert_options = pa.csv.ConvertOptions(
         column_types=dict.fromkeys(names, pa.binary()),
         strings_can_be_null=True,

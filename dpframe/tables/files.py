@@ -104,6 +104,7 @@ def _find_files(source: str | Path) -> list[File]:
     root = Path(source)
     if root.is_dir():
         return _list_files(root, root.rglob("*"))
+    # A name may contain brackets, which `glob` would read as a pattern: an existing file comes first.
     if root.exists():
         return [(root, {})]
     fixed_parts = itertools.takewhile(lambda part: not glob.has_magic(part), root.parts)
@@ -194,6 +195,7 @@ class FileInput(Streamed):
         files = paths_of(source)
         if not files:
             raise FileError(_explain_absence(source, cls.form, cls.ending))
+        # Before the first read, so that `check_unchanged` notices a change between schema and rows.
         states = {path: state(path) for path, _ in files}
         first_label = shown(files[0][0])
         schema, text, rows = cls._describe_file(files[0][0])

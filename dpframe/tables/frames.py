@@ -292,6 +292,7 @@ class PolarsFrame(ArrowFrame):
                 items: Any = space.inner_space
                 enums[name] = pl.List(pl.Enum(items.listed.labels()))
         release_frame = frame.cast(enums)
+        # After the cast, which makes a new object: descriptions of polars frames belong to one object.
         keep_text(release_frame, text)
         return release_frame
 
@@ -376,6 +377,7 @@ class PandasFrame(Frame):
         type_ = _arrow_type(dtype)
         if type_ is None:
             raise ColumnError(f"has dtype {dtype}, which is not supported; pass drop=[…]", column=name)
+        # NumPy's booleans and whole numbers cannot hold nulls.
         return coded_field(name, type_, not (isinstance(dtype, np.dtype) and dtype.kind in "biu"))
 
     def array(self, name: str) -> pa.Array:
@@ -469,6 +471,7 @@ class PandasFrame(Frame):
     def emptied(self, table: Any, names: Collection[str]) -> Any:
         """Return a DataFrame whose columns of these names are null."""
         for name in names:
+            # An assignment of None would turn the column into objects; `where` keeps a dtype that holds nulls.
             table[name] = table[name].where(np.zeros(len(table), dtype=np.bool_))
         return table
 
@@ -562,6 +565,7 @@ def _restore(space: Space, codes: Any, dtype: Any, index: pd.Index) -> pd.Series
         extension_series: pd.Series[Any] = pd.Series(dtype.__from_arrow__(pa.chunked_array([array])), index=index)
         return extension_series
     series: pd.Series[Any] = pd.Series(array.to_pandas(), dtype=dtype)
+    # An `index=` of the constructor would align the values by label and not by position.
     series.index = index
     return series
 

@@ -27,6 +27,7 @@ _texts: dict[int, tuple[weakref.ref[Any], str]] = {}
 def keep_text(frame: Any, text: str) -> None:
     """Store the description of a release whose frame has no metadata, for the lifetime of the frame."""
     place = id(frame)
+    # Python reuses the id of a frame that is gone: the callback removes the entry before that.
     _texts[place] = weakref.ref(frame, lambda _: _texts.pop(place, None)), text
 
 

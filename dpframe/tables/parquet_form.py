@@ -162,6 +162,7 @@ def _encoding(type_: pa.DataType) -> str | None:
 def _leaf_paths(path: str, type_: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:
     """Yield the paths and types of the leaves that Parquet stores for a column."""
     if is_list(type_):
+        # pyarrow writes every list's items as "element", by Parquet's specification.
         yield from _leaf_paths(f"{path}.list.element", type_.value_type)
     elif pa.types.is_map(type_):
         yield from _leaf_paths(f"{path}.key_value.key", type_.key_type)

@@ -235,6 +235,7 @@ def to_pandas(table: pa.Table) -> pd.DataFrame:
         ]
         plain_table = plain_table.replace_schema_metadata({"pandas": json.dumps(metadata)})
     frame: pd.DataFrame = plain_table.to_pandas()
+    # pandas turns stored index columns into the index, and a release has them as columns.
     index = [name for name in table.column_names if name not in frame.columns]
     frame = frame.reset_index(index)[table.column_names] if index else frame
     for name in arrow_columns:

@@ -173,6 +173,7 @@ def person_words(
         raise ColumnError(f"has type {ids.type}, and {role} must be whole numbers or text; cast it to text")
     # As bytes: text of a foreign maker may not be valid Unicode, and an error would quote it.
     texts = ids.cast(pa.large_string()).cast(pa.large_binary()).to_numpy(zero_copy_only=False)
+    # Keyed, so that nobody can prepare two ids that pass for one person.
     hash_keys = blake2b(b"persons", key=key, digest_size=16).hexdigest()
     halves = [
         pd.util.hash_array(texts, hash_key=hash_key, categorize=False) for hash_key in (hash_keys[:16], hash_keys[16:])

@@ -59,6 +59,7 @@ class RowChecks:
 
     def _subkey(self, places: U64, parts: Mapping[str, npt.NDArray[Any]]) -> bytes:
         """Return a key for records of this form."""
+        # CBC-MAC is secure only for records of one length: every form of records has its own key.
         form = [(name, column.dtype.str, column.shape[1:]) for name, column in {"": places, **parts}.items()]
         return hmac.digest(self.key, repr(form).encode(), "sha256")
 
@@ -107,6 +108,7 @@ def value_words(values: Any, key: bytes) -> U64:
         number_words = (
             number_words.view(np.uint64) if number_words.dtype.itemsize == 8 else number_words.astype(np.uint64)
         )
+        # The second word distinguishes a null from the 0 that fills its place.
         return np.stack([number_words, np.asarray(values.is_valid()).astype(np.uint64)], axis=1)
     if not pa.types.is_dictionary(values.type):
         values = values.dictionary_encode()

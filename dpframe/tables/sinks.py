@@ -133,6 +133,7 @@ def check_place(path: Path) -> Path:
 def check_target(path: Path, table: FileInput) -> Path:
     """Return a path that may be written; raise `FileError` for folders and for files of the input."""
     check_place(path)
+    # A link may lead from another name to the input: only resolved paths show this.
     inputs = {file.resolve() for file, _ in table.files}
     is_in_source = Path(table.source).is_dir() and Path(table.source).resolve() in path.resolve().parents
     if path.resolve() in inputs or is_in_source:

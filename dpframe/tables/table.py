@@ -111,6 +111,7 @@ ENGINES = {"dask": "dpframe.engines.dask", "pyspark": "dpframe.engines.spark"}
 
 def engine_of(table: Any) -> Any:
     """Return the module of a frame's engine; None for other tables."""
+    # By the name of the type's package: an import of Dask or Spark is slow, and they may not be installed.
     module = ENGINES.get(type(table).__module__.split(".")[0])
     return None if module is None else importlib.import_module(module)
 
