@@ -9,7 +9,7 @@ from dpframe.tables import parquet_form
 
 SIZES = {
     "group_rows": (parquet_form, "ROW_GROUP_ROWS"),
-    "bucket_rows": (conversion, "BUCKET_ROWS"),
+    "bucket_rows": (conversion, "SPILL_BUCKET_ROWS"),
     "spill_rows": (spill, "SPILL_ROWS"),
     "held_bytes": (spill, "HELD_BYTES"),
 }

@@ -5,9 +5,12 @@ tuned: they were chosen on tables, and change answers, as `docs/measure_constant
 """
 
 import ast
+import importlib
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
+from decimal import Context, Decimal
+from fractions import Fraction
 from pathlib import Path
 
 import dpframe
@@ -48,3 +51,38 @@ def test_each_constant_has_a_kind_and_few_are_tuned():
                     tuned[package] += len(names)
     assert not untagged, "say which in the docstring: (limit of …), (tolerance), (theory: …) or (tuned; …)"
     assert all(tuned[package] <= most for package, most in TUNED.items()), f"more are tuned than {TUNED}: {tuned}"
+
+
+def numeric_constants(path: Path) -> dict[str, object]:
+    """Numbers at module level by name, as their values in the imported module."""
+    targets = [
+        target
+        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None
+        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+    ]
+    names = [part.id for target in targets for part in ast.walk(target) if isinstance(part, ast.Name)]
+    if not names:
+        return {}
+    try:
+        module = importlib.import_module(".".join(("dpframe", *path.relative_to(ROOT).with_suffix("").parts)))
+    except ImportError:  # an engine without its package
+        return {}
+    return {name: getattr(module, name) for name in names if is_numeric(getattr(module, name, None))}
+
+
+def is_numeric(value: object) -> bool:
+    if isinstance(value, tuple | list):
+        return bool(value) and all(is_numeric(part) for part in value)
+    return isinstance(value, int | float | Decimal | Fraction | Context) and not isinstance(value, bool)
+
+
+def test_no_name_of_a_constant_stands_for_two_values():
+    modules = defaultdict(lambda: defaultdict(list))
+    for path in sorted(ROOT.rglob("*.py")):
+        if path.stem != "__main__":
+            for name, value in numeric_constants(path).items():
+                modules[name.lstrip("_")][repr(value)].append(str(path.relative_to(ROOT)))
+    assert len(modules) > 300
+    repeated = {name: dict(by_value) for name, by_value in modules.items() if len(by_value) > 1}
+    assert not repeated, f"a constant's name contains its quantity and unit, and no two quantities share it: {repeated}"

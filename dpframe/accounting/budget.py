@@ -11,13 +11,13 @@ from typing import Any, SupportsFloat
 
 from dpframe.errors import ParameterError, check_whole, is_one_of
 
-DIGITS = Context(prec=60)
+LOSS_CONTEXT = Context(prec=60)
+"""Decimal arithmetic of privacy losses, to 60 digits."""
+DECIMAL_SLACK = Decimal(10) ** -50
+"""Relative error that decimals of 60 digits are rounded outward by."""
 
 
-SLACK = Decimal(10) ** -50
-
-
-_TINY = 1e-20
+_MIN_EXPM1_EPSILON = 1e-20
 """ε below which e^ε − 1 loses too many of its digits."""
 
 
@@ -145,13 +145,13 @@ class Budget:
         if check_whole(contributions, "contributions", of="rows per person") == 1:
             return self
         epsilon = round_down(Fraction(self.epsilon) / contributions)
-        with localcontext(DIGITS):
+        with localcontext(LOSS_CONTEXT):
             row, person = Decimal(epsilon), Decimal(self.epsilon)
             # (e^row − 1)/(e^person − 1) by exponentials that cannot overflow; it is at least e^−person/k.
             ratio = (-person).exp() / contributions
-            if self.epsilon > _TINY:
+            if self.epsilon > _MIN_EXPM1_EPSILON:
                 ratio = (row - person).exp() * (1 - (-row).exp()) / (1 - (-person).exp())
-            return Budget(epsilon, round_down(Decimal(self.delta) * ratio * (1 - SLACK * 10**20)))
+            return Budget(epsilon, round_down(Decimal(self.delta) * ratio * (1 - DECIMAL_SLACK * 10**20)))
 
 
 def compose(budgets: Iterable[Budget]) -> Budget:
@@ -193,7 +193,7 @@ def shares_of(
     ]
 
 
-_DIGITS = 24
+_ROUNDED_BINARY_DIGITS = 24
 """Binary digits: 1e-7 of a number is lost, and two machines that differ by 1e-14 rarely round to two numbers.
 
 The last digits of a sum or an exponential depend on the processor: BLAS adds in another order on each, vector
@@ -208,7 +208,7 @@ def fewer_digits_down(number: float) -> float:
     (True, True)
     """
     mantissa, exponent = math.frexp(number)
-    return math.ldexp(math.floor(math.ldexp(mantissa, _DIGITS)), exponent - _DIGITS)
+    return math.ldexp(math.floor(math.ldexp(mantissa, _ROUNDED_BINARY_DIGITS)), exponent - _ROUNDED_BINARY_DIGITS)
 
 
 def fewer_digits_up(number: float) -> float:

@@ -156,15 +156,15 @@ def single_law(epsilon: float) -> RowLaw:
     return RowLaw(atoms, atoms[::-1], np.full(2, low), 1 - 2 * low + 1e-15, 1e-15 * (4 + epsilon), 4e-15)
 
 
-_CELLS = 6_000
-_FACTORS = 1_000
+_LATTICE_CELLS = 6_000
+_MAX_SINGLE_FACTORS = 1_000
 """Factors beyond which equal ones are taken in blocks."""
 _INFLATION = 1e-9
 _SUM_ERROR = 2e-12
 """Relative rounding of a sum over the lattice, where a Gaussian is added."""
-_MAX_EPSILON = 300.0
+_MAX_COLUMN_EPSILON = 300.0
 """Largest ε of a column: more is as good as published."""
-_ERROR = 1e-13
+_RELATIVE_ROUNDING = 1e-13
 """Relative rounding of ratios and masses, per unit of (1 + Σε), taken outward."""
 
 
@@ -179,8 +179,8 @@ def _taps(column: DominatingLaw, step: float) -> list[tuple[int, float]]:
 @functools.lru_cache(maxsize=16)
 def ratio_law(parts: tuple[ColumnLoss, ...]) -> tuple[FloatArray, FloatArray]:
     """Return the lattice values of ln R and their probabilities under P'."""
-    columns = factors(parts, _FACTORS)
-    step = choose_step([c.rate for c in columns], [c.ratio_masses[0] for c in columns], _CELLS, _INFLATION)
+    columns = factors(parts, _MAX_SINGLE_FACTORS)
+    step = choose_step([c.rate for c in columns], [c.ratio_masses[0] for c in columns], _LATTICE_CELLS, _INFLATION)
     taps_of = {column: _taps(column, step) for column in set(columns)}
     law, offset = np.ones(1), 0
     for column in columns:
@@ -202,10 +202,10 @@ def composed_delta(parts: Sequence[ColumnLoss], epsilon: float) -> float:
     total = total_epsilon(lossy)
     if epsilon >= total:
         return 0.0
-    if max(part.epsilon for part in lossy) > _MAX_EPSILON:
+    if max(part.epsilon for part in lossy) > _MAX_COLUMN_EPSILON:
         return 1.0
     logs, law = ratio_law(tuple(sorted(lossy, key=lambda part: (part.epsilon, part.blanket))))
-    error = _ERROR * (1 + total)
+    error = _RELATIVE_ROUNDING * (1 + total)
     reached = logs > epsilon - 3 * error
     # Masses under P, so that no ratio overflows: p·(1 − e^(ε − ln R)).
     gain = -np.expm1(np.minimum(epsilon - 3 * error - logs[reached], 0.0))
@@ -239,12 +239,12 @@ def mixed_delta(parts: Sequence[ColumnLoss], step: Step, epsilon: float) -> floa
     lossy = check_losses(parts)
     if not epsilon >= 0:
         raise ParameterError("epsilon must be at least 0")
-    if max((part.epsilon for part in lossy), default=0.0) > _MAX_EPSILON:
+    if max((part.epsilon for part in lossy), default=0.0) > _MAX_COLUMN_EPSILON:
         return 1.0
     if not lossy:
         return step_delta(step, epsilon)
     logs, law = ratio_law(tuple(sorted(lossy, key=lambda part: (part.epsilon, part.blanket))))
-    error = _ERROR * (1 + total_epsilon(lossy))
+    error = _RELATIVE_ROUNDING * (1 + total_epsilon(lossy))
     remaining = epsilon - 3 * error - logs
     if step.mu == 0:
         gain = -np.expm1(np.minimum(remaining, 0.0))

@@ -45,7 +45,7 @@ import numpy as np
 
 from dpframe.accounting.arrays import FloatArray
 from dpframe.accounting.budget import check_delta
-from dpframe.accounting.gaussian_dp import Step, composed_steps, gaussian_deltas
+from dpframe.accounting.gaussian_dp import FLOAT_ROUNDING, Step, composed_steps, gaussian_deltas
 from dpframe.accounting.undercurve import Profile, Profiles, cover_many
 from dpframe.errors import ParameterError, check_whole
 
@@ -55,16 +55,15 @@ _MAX_SUMMED_SIGMA2 = 2.0**30
 """Largest parameter s² of a summed law; larger ones are bounded by the normal law, cell by cell."""
 _MIN_RUNNING_SUMS = 1 << 16
 """Number of lattice points from which on a profile uses running sums."""
-_BLOCK = 1 << 16
+_BLOCK_TERMS = 1 << 16
 """Terms that are summed at a time, so that they stay in the cache."""
-_ROUND = 1e-15
-_TOLERANCE = 1e-4
+_MU_SEARCH_TOLERANCE = 1e-4
 """Relative width of the search for μ, rounded up."""
-_MAX_NODES = 4000
+_MAX_LATTICE_NODES = 4000
 """Most nodes of a certificate: the curve binds everywhere at once, so that nodes lie close."""
 LEAST_SIGMA2 = 0.25
 """Least σ² whose lattice law has a bound."""
-_SLACK = 2.0**-80
+_STEP_SLACK_DELTA = 2.0**-80
 _SEARCH_FACTOR = 1 + 1e-3
 """Factor by which the largest μ² per row may be overstated, so that the search computes few moves."""
 _MAX_NORMAL_ERROR = 0.01
@@ -112,7 +111,7 @@ class IntegerNoise:
         densest_parts = _max_per_row(square, contributions - 1)
         densest = max(square(contributions) / contributions, densest_parts)
         split_square = (self.numbers - 1) * contributions * densest + contributions * densest_parts
-        return Step(max(together.mu, math.sqrt(split_square) * (1 + 8 * _ROUND)), slack)
+        return Step(max(together.mu, math.sqrt(split_square) * (1 + 8 * FLOAT_ROUNDING)), slack)
 
 
 @dataclass(frozen=True)
@@ -128,7 +127,7 @@ class BallNoise(IntegerNoise):
 
 def _convolve_up(one: FloatArray, two: FloatArray) -> FloatArray:
     """Return a convolution term by term, of positive terms, rounded up."""
-    return np.asarray(np.convolve(one, two) * (1 + _ROUND * (8 + len(two))))
+    return np.asarray(np.convolve(one, two) * (1 + FLOAT_ROUNDING * (8 + len(two))))
 
 
 @lru_cache(maxsize=32)
@@ -140,7 +139,7 @@ def _sum_law(sigma2: float, numbers: int, tail: float) -> tuple[FloatArray, int,
     reach = math.ceil(math.sqrt(2 * merged * math.log(4 * copies / tail))) + 1
     y = np.arange(-reach, reach + 1, dtype=np.float64)
     law = np.exp(-y * y / (2 * merged))
-    law *= (1 + _ROUND * (8 + reach * reach / merged)) / law.sum()
+    law *= (1 + FLOAT_ROUNDING * (8 + reach * reach / merged)) / law.sum()
     total, square, remaining = np.ones(1), law, copies
     # Repeated squaring: the law of m draws takes about 2·log₂(m) convolutions.
     while remaining:
@@ -159,7 +158,7 @@ def lattice_profile(noise: IntegerNoise, shift: int, tail: float) -> Profile:
 
 def _lattice_profiles(noise: IntegerNoise, shift: int, tail: float) -> Profiles:
     m = noise.numbers
-    beta = m * float(Fraction(noise.distance)) * (1 + _ROUND)
+    beta = m * float(Fraction(noise.distance)) * (1 + FLOAT_ROUNDING)
     s2 = noise.sigma2 * m
     if s2 > _MAX_SUMMED_SIGMA2 and noise.sigma2 >= _MIN_MERGED_SIGMA2:
         return _normal_profiles(s2, m * shift, tail, beta)
@@ -167,7 +166,7 @@ def _lattice_profiles(noise: IntegerNoise, shift: int, tail: float) -> Profiles:
     s = np.arange(-reach, reach + 1, dtype=np.float64)
     # All numbers move by `shift`: L = shift·(m·shift − 2S)/2σ², which falls in S.
     loss = shift * (m * shift - 2 * s) / (2 * noise.sigma2)
-    error, rounded = 4 * _ROUND * float(np.abs(loss).max()), 1 + _ROUND * (1000 + len(law))
+    error, rounded = 4 * FLOAT_ROUNDING * float(np.abs(loss).max()), 1 + FLOAT_ROUNDING * (1000 + len(law))
     excess = _summed_excess(law, loss) if len(law) > _MIN_RUNNING_SUMS else _term_by_term(law, loss)
 
     def profiles(x: FloatArray) -> FloatArray:
@@ -185,7 +184,7 @@ def _table_error(x: FloatArray, beta: float) -> FloatArray:
 def _term_by_term(law: FloatArray, loss: FloatArray) -> Profiles:
     """Return Σ P_i·(1 − e^(x − L_i)) over L_i > x, for losses that fall."""
     # Blocks of x bound the memory of the outer difference.
-    rows = max(1, _BLOCK // len(law))
+    rows = max(1, _BLOCK_TERMS // len(law))
 
     def excess(x: FloatArray) -> FloatArray:
         last = int(np.searchsorted(-loss, -np.min(x, initial=np.inf)))
@@ -201,7 +200,7 @@ def _term_by_term(law: FloatArray, loss: FloatArray) -> Profiles:
 def _summed_excess(law: FloatArray, loss: FloatArray) -> Profiles:
     """Return `_term_by_term`, rounded up, from running sums of P and P·e^(−L), whose rounding is below n·u·ΣP each."""
     first, second = (np.concatenate([[0.0], np.cumsum(terms)]) for terms in (law, np.exp(np.log(law) - loss)))
-    rounding = 1 + _ROUND * (2 * len(law) + float(np.abs(loss).max()))
+    rounding = 1 + FLOAT_ROUNDING * (2 * len(law) + float(np.abs(loss).max()))
 
     def excess(x: FloatArray) -> FloatArray:
         last = np.searchsorted(-loss, -x)
@@ -220,7 +219,7 @@ def _normal_profiles(s2: float, shift: int, tail: float, beta: float) -> Profile
     s = math.sqrt(s2)
     z = math.sqrt(2 * math.log(4 / tail)) + 1 + shift / s
     kappa = 2 * (z * z + 1) / (20 * s2)
-    mu = shift / s * (1 + 4 * _ROUND)
+    mu = shift / s * (1 + 4 * FLOAT_ROUNDING)
 
     return _near_normal(mu, 1 + 2 * kappa, 4 * kappa, tail, beta)
 
@@ -251,14 +250,14 @@ def _ball_step(noise: BallNoise, shift: int, slack: float) -> Step:
     relative_error = d * (z * z + 1) / (10 * noise.sigma2) * (1 + 1e-9)
     if z > s / 10 or relative_error > _MAX_NORMAL_ERROR:
         raise ParameterError("noise on vectors is so small that its law is not near the normal one; raise the noise")
-    mu, beta = shift / s * (1 + 4 * _ROUND), d * float(Fraction(noise.distance)) * (1 + _ROUND)
+    mu, beta = shift / s * (1 + 4 * FLOAT_ROUNDING), d * float(Fraction(noise.distance)) * (1 + FLOAT_ROUNDING)
 
     return _prove_step(_near_normal(mu, 1 + 1.01 * relative_error, 2.01 * relative_error, tail, beta), slack)
 
 
 def _prove_step(profiles: Profiles, slack: float) -> Step:
     """Return the least step that lies above a profile."""
-    proved = cover_many(profiles, Step(1.0, slack), _TOLERANCE, _MAX_NODES)
+    proved = cover_many(profiles, Step(1.0, slack), _MU_SEARCH_TOLERANCE, _MAX_LATTICE_NODES)
     if not math.isfinite(proved.ratio):
         raise ParameterError(
             "the slack is too small for this noise: its tables' distance from the ideal law exceeds it; raise delta"
@@ -266,7 +265,7 @@ def _prove_step(profiles: Profiles, slack: float) -> Step:
     return proved.step
 
 
-def noise_step(noises: Sequence[IntegerNoise], contributions: int = 1, slack: float = _SLACK) -> Step:
+def noise_step(noises: Sequence[IntegerNoise], contributions: int = 1, slack: float = _STEP_SLACK_DELTA) -> Step:
     """Return the step of noise on counts and sums of one table, neighbours differing in one person's rows.
 
     Noises of one parameter and span are merged: the more numbers, the finer the lattice and the closer μ is to the

@@ -23,21 +23,18 @@ import numpy as np
 
 from dpframe.accounting.arrays import FloatArray
 from dpframe.accounting.budget import check_delta, round_up
-from dpframe.accounting.loss import PrivacyLoss
+from dpframe.accounting.loss import MAX_DECIMAL_EPSILON, PrivacyLoss
 from dpframe.errors import ParameterError
 
 Columns = Sequence[Sequence[int]]
 
-_DIGITS = Context(prec=80)
-_SLACK = Decimal(10) ** -70
+_FINITE_CONTEXT = Context(prec=80)
+_FINITE_SLACK = Decimal(10) ** -70
 _MAX_FLOAT_EPSILON = 700.0
 """Largest ε at which floats rank pairs; beyond it all pairs are compared exactly."""
 
 _FLOAT_RATIO = 1 + Fraction(1, 1 << 40)
 """Largest ratio of two floats that rounding may have made of a ratio of 1."""
-
-_MAX_EPSILON = 1e4
-"""Largest ε in use: δ here bounds δ at any larger ε, whose e^ε may exceed all decimals."""
 
 
 def tight_delta(columns: Columns, total: int, epsilon: float) -> float:
@@ -56,8 +53,11 @@ def tight_delta(columns: Columns, total: int, epsilon: float) -> float:
         raise ParameterError("epsilon must be at least 0")
     up, down = 1, 1
     if epsilon > 0:
-        with localcontext(_DIGITS):  # e^ε or a little less, over a power of 2
-            up, down = int(Fraction(Decimal(min(epsilon, _MAX_EPSILON)).exp() * (1 - _SLACK) * (1 << 240))), 1 << 240
+        with localcontext(_FINITE_CONTEXT):  # e^ε or a little less, over a power of 2
+            up, down = (
+                int(Fraction(Decimal(min(epsilon, MAX_DECIMAL_EPSILON)).exp() * (1 - _FINITE_SLACK) * (1 << 240))),
+                1 << 240,
+            )
     floats = _as_floats(columns, total)
     # A positive part is off by no more than the roundings of its own terms, which sum to about 1.
     margin = (floats.shape[1] + 16) * 2.0**-50
@@ -92,8 +92,8 @@ def tight_epsilon(columns: Columns, total: int, delta: float = 0.0) -> float:
         return math.inf
     if ratio <= 1:
         return 0.0
-    with localcontext(_DIGITS):
-        return round_up((Decimal(ratio.numerator) / ratio.denominator).ln() * (1 + _SLACK) + _SLACK)
+    with localcontext(_FINITE_CONTEXT):
+        return round_up((Decimal(ratio.numerator) / ratio.denominator).ln() * (1 + _FINITE_SLACK) + _FINITE_SLACK)
 
 
 def tight(

@@ -38,7 +38,8 @@ from dpframe.accounting.bisection import bisected
 from dpframe.accounting.budget import Budget, check_delta, check_epsilon, round_down, round_up
 from dpframe.errors import ParameterError
 
-_ROUND = 1e-15
+FLOAT_ROUNDING = 1e-15
+"""Relative rounding error of a few operations on floats, taken outward."""
 _MAX_START = 40.0
 """Largest a in use: φ(a) is 1e-348, below all floats, so that beyond it G is bounded by 0 and by φ."""
 _HALF_POINTS = (0.1834346424956498, 0.525532409916329, 0.7966664774136267, 0.9602898564975362)
@@ -47,7 +48,7 @@ _POINTS = np.array([*(-x for x in _HALF_POINTS[::-1]), *_HALF_POINTS])
 _WEIGHTS = np.array([*_HALF_WEIGHTS[::-1], *_HALF_WEIGHTS])
 """Gauss–Legendre nodes on [−1, 1] and their weights, the positive half of each written out."""
 _LOG_ROOT = 0.5 * math.log(2 * math.pi)
-_DIGITS = 60
+_SLACK_SUM_DIGITS = 60
 _NEWTON_TOLERANCE = 1e-9
 """Last move of Newton's method: the next would be below 1e-15, as moves shrink to their squares."""
 
@@ -65,7 +66,7 @@ def log_gaussian(mu: npt.ArrayLike, x: npt.ArrayLike) -> tuple[FloatArray, Float
         log_g, error, start = _about(mus, xs)
         deep = start > _MAX_START
         low = np.where(deep, -np.inf, log_g - error)
-        high = np.where(deep, -0.5 * np.minimum(start, 1e100) ** 2 * (1 - 8 * _ROUND), log_g + error)
+        high = np.where(deep, -0.5 * np.minimum(start, 1e100) ** 2 * (1 - 8 * FLOAT_ROUNDING), log_g + error)
     return low, np.minimum(high, 0.0)
 
 
@@ -87,7 +88,7 @@ def _about(mus: FloatArray, xs: FloatArray) -> tuple[FloatArray, FloatArray, Flo
         complement = np.exp(log_density) * (mills_ratio(np.abs(a)) + mills_ratio(b))
         log_g = np.where(is_near_one, np.log1p(-np.minimum(complement, 0.75)), log_g)
         digits = np.where(is_near_one, np.minimum(b, 1e4), digits)
-    return log_g, _ROUND * (50 + 8 * digits), start
+    return log_g, FLOAT_ROUNDING * (50 + 8 * digits), start
 
 
 def log_slope(mu: npt.ArrayLike, x: npt.ArrayLike) -> FloatArray:
@@ -104,15 +105,15 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
     0.126936737507
     """
     if mu == 0:
-        return max(0.0, -math.expm1(epsilon) * (1 + _ROUND))
+        return max(0.0, -math.expm1(epsilon) * (1 + FLOAT_ROUNDING))
     return float(gaussian_deltas(mu, np.asarray(epsilon)))
 
 
 def gaussian_deltas(mu: float, epsilons: FloatArray) -> FloatArray:
     """Return `gaussian_delta` of a μ above 0, element by element."""
-    high = np.exp(log_gaussian(mu, np.abs(epsilons))[1]) * (1 + _ROUND)
+    high = np.exp(log_gaussian(mu, np.abs(epsilons))[1]) * (1 + FLOAT_ROUNDING)
     below = np.minimum(epsilons, 0.0)
-    folded = (-np.expm1(below) + np.exp(below) * high) * (1 + 4 * _ROUND)
+    folded = (-np.expm1(below) + np.exp(below) * high) * (1 + 4 * FLOAT_ROUNDING)
     return np.minimum(1.0, np.where(epsilons < 0, folded, high))
 
 
@@ -205,7 +206,7 @@ def composed_steps(steps: Iterable[Step]) -> Step:
     slacks = [step.delta for step in parts if step.delta > 0]
     delta = slacks[0] if slacks else 0.0
     if len(slacks) > 1:
-        with localcontext(Context(prec=_DIGITS, rounding=ROUND_CEILING)):
+        with localcontext(Context(prec=_SLACK_SUM_DIGITS, rounding=ROUND_CEILING)):
             total_slack = Decimal(0)
             for slack in slacks:  # d + d' − d·d', as 1 − (1−d)(1−d') would lose a d' of 1e-300
                 total_slack += Decimal(slack) * (1 - total_slack)
@@ -238,7 +239,7 @@ def step_delta(step: Step, epsilon: float) -> float:
     >>> round(step_delta(Step(0.2367, 1e-8), 1.0), 9)
     1.01e-06
     """
-    return min(1.0, (step.delta + (1 - step.delta) * gaussian_delta(step.mu, epsilon)) * (1 + 4 * _ROUND))
+    return min(1.0, (step.delta + (1 - step.delta) * gaussian_delta(step.mu, epsilon)) * (1 + 4 * FLOAT_ROUNDING))
 
 
 def step_epsilon(step: Step, delta: float) -> float:
@@ -294,13 +295,13 @@ def largest_step(budget: Budget, slack: float) -> Step:
     return Step(gaussian_mu(budget.epsilon, budget.delta, delta), delta)
 
 
-SLACK = 0.1
+SLACK_DELTA_SHARE = 0.1
 """Share of δ that is slack in a release of several steps. It is fixed: see `AccountingContext.curve`."""
 
 
 def promise_step(promise: Budget) -> Step:
     """Return the largest step of a release within a budget, which is divided over its parts."""
-    return largest_step(promise, SLACK)
+    return largest_step(promise, SLACK_DELTA_SHARE)
 
 
 _TERMS = np.array(

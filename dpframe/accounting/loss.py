@@ -16,11 +16,11 @@ from decimal import ROUND_FLOOR, Decimal, localcontext
 from fractions import Fraction
 
 from dpframe.accounting.bisection import bisected
-from dpframe.accounting.budget import DIGITS, SLACK, check_delta, round_down, round_up
+from dpframe.accounting.budget import DECIMAL_SLACK, LOSS_CONTEXT, check_delta, round_down, round_up
 from dpframe.accounting.gaussian_dp import Step
 from dpframe.errors import ParameterError
 
-_MAX_EPSILON = 1e4
+MAX_DECIMAL_EPSILON = 1e4
 """Largest ε in use: beyond it no table resolves e^ε, and decimals may overflow."""
 
 
@@ -46,7 +46,7 @@ class PrivacyLoss(ABC):
             raise ParameterError("epsilon must be at least 0")
         if epsilon >= self.pure():
             return 0.0
-        with localcontext(DIGITS):
+        with localcontext(LOSS_CONTEXT):
             return min(1.0, round_up(max(Decimal(0), self._curve(epsilon))))
 
     def epsilon(self, delta: float = 0.0) -> float:
@@ -76,13 +76,15 @@ class ResponseLoss(PrivacyLoss):
         """Return |ln(keep/switch)|."""
         if self.keep == self.total:
             return 0.0
-        with localcontext(DIGITS):
-            return round_up(abs((Decimal(self.keep) / self.switch).ln()) + (0 if self.keep == self.switch else SLACK))
+        with localcontext(LOSS_CONTEXT):
+            return round_up(
+                abs((Decimal(self.keep) / self.switch).ln()) + (0 if self.keep == self.switch else DECIMAL_SLACK)
+            )
 
     def _curve(self, epsilon: Decimal | float) -> Decimal:
-        factor = Decimal(epsilon).exp() * (1 - SLACK)
+        factor = Decimal(epsilon).exp() * (1 - DECIMAL_SLACK)
         large, small = max(self.keep, self.switch), min(self.keep, self.switch)
-        return (large - factor * small) / self.total * (1 + SLACK)
+        return (large - factor * small) / self.total * (1 + DECIMAL_SLACK)
 
 
 def laplace_delta(rate: float, distance: int, epsilon: Decimal | float) -> Decimal:
@@ -92,7 +94,7 @@ def laplace_delta(rate: float, distance: int, epsilon: Decimal | float) -> Decim
     positive part ends at the last k with rate·(distance − 2k) > ε; in the limit of fine grids this is
     1 − e^((ε − rate·distance)/2). Saturation at the ends of the grid changes nothing for the two ends.
     """
-    with localcontext(DIGITS):
+    with localcontext(LOSS_CONTEXT):
         e, a = Decimal(epsilon), Decimal(rate)
         if e >= a * distance:
             return Decimal(0)
@@ -108,7 +110,9 @@ def laplace_delta(rate: float, distance: int, epsilon: Decimal | float) -> Decim
             return (head + alpha * body - factor * (-a * (distance - j)).exp() * body) / (1 + alpha)
 
         # The last k is computed in rounded decimals; its neighbours cover the error.
-        return max(up_to(j) for j in (last - 1, last, last + 1) if 0 <= j < distance) * (1 + SLACK) + SLACK
+        return (
+            max(up_to(j) for j in (last - 1, last, last + 1) if 0 <= j < distance) * (1 + DECIMAL_SLACK) + DECIMAL_SLACK
+        )
 
 
 @dataclass(frozen=True)
@@ -129,7 +133,7 @@ class LaplaceLoss(PrivacyLoss):
 
     def _curve(self, epsilon: Decimal | float) -> Decimal:
         slack = Decimal(self.log_spread)
-        return slack.exp() * (1 + SLACK) * laplace_delta(self.rate, self.span, Decimal(epsilon) - slack)
+        return slack.exp() * (1 + DECIMAL_SLACK) * laplace_delta(self.rate, self.span, Decimal(epsilon) - slack)
 
 
 @dataclass(frozen=True)
@@ -147,13 +151,13 @@ class RatioLoss(PrivacyLoss):
         return self.max_log_ratio
 
     def _curve(self, epsilon: Decimal | float) -> Decimal:
-        with localcontext(DIGITS):
+        with localcontext(LOSS_CONTEXT):
             e, log_ratio = Decimal(epsilon), Decimal(self.max_log_ratio)
             if e >= log_ratio:
                 return Decimal(0)
             if e <= -log_ratio:
-                return 1 - e.exp() * (1 - SLACK)
-            return (log_ratio.exp() - e.exp()) / (log_ratio.exp() + 1) * (1 + SLACK) + SLACK
+                return 1 - e.exp() * (1 - DECIMAL_SLACK)
+            return (log_ratio.exp() - e.exp()) / (log_ratio.exp() + 1) * (1 + DECIMAL_SLACK) + DECIMAL_SLACK
 
 
 def pure_rate(epsilon: float, delta: float) -> float:
@@ -164,9 +168,9 @@ def pure_rate(epsilon: float, delta: float) -> float:
     """
     if delta == 0:
         return epsilon
-    with localcontext(DIGITS):
-        odds = (Decimal(min(epsilon, _MAX_EPSILON)).exp() + Decimal(delta)) / (1 - Decimal(delta))
-        return round_down(odds.ln() - SLACK * 10**10)
+    with localcontext(LOSS_CONTEXT):
+        odds = (Decimal(min(epsilon, MAX_DECIMAL_EPSILON)).exp() + Decimal(delta)) / (1 - Decimal(delta))
+        return round_down(odds.ln() - DECIMAL_SLACK * 10**10)
 
 
 @dataclass(frozen=True)
@@ -191,15 +195,15 @@ class NullFlagLoss(PrivacyLoss):
         keep, flip = (Decimal(weight) / self.flag.total for weight in (self.flag.keep, self.flag.switch))
         e, odds, zero = Decimal(epsilon), (keep / flip).ln(), Decimal(0)
         between = keep * self.values._curve(e)
-        from_null = max(zero, keep - e.exp() * flip) + flip * self.from_centre._curve(e + odds - SLACK)
-        to_null = max(zero, flip - e.exp() * keep) + keep * self.to_centre._curve(e - odds - SLACK)
-        return max(between, from_null, to_null) * (1 + SLACK) + SLACK
+        from_null = max(zero, keep - e.exp() * flip) + flip * self.from_centre._curve(e + odds - DECIMAL_SLACK)
+        to_null = max(zero, flip - e.exp() * keep) + keep * self.to_centre._curve(e - odds - DECIMAL_SLACK)
+        return max(between, from_null, to_null) * (1 + DECIMAL_SLACK) + DECIMAL_SLACK
 
 
 def response_probability(size: int, epsilon: float, delta: float, bits: int) -> int:
     """Return ⌈2^bits·p⌉ with p = (1−δ)/(e^ε + size − 1), optimal randomised response (Thm 8, 10)."""
-    with localcontext(DIGITS):
-        p = (1 - Decimal(delta)) / (Decimal(min(epsilon, _MAX_EPSILON)).exp() + size - 1)
+    with localcontext(LOSS_CONTEXT):
+        p = (1 - Decimal(delta)) / (Decimal(min(epsilon, MAX_DECIMAL_EPSILON)).exp() + size - 1)
         return max(1, math.ceil(p * (1 << bits)))
 
 

@@ -33,13 +33,13 @@ _NODE_RATIO = 0.02
 _SMOOTH = 0.005
 _MAX_TAU_T = 6.5
 """Value of τ·t_J at the end of the sum: the integrand is below e^(−21) of its peak beyond."""
-_BLOCK, _BLOCKS = 64, 128
+_BLOCK_FREQUENCIES, _MAX_FREQUENCY_BLOCKS = 64, 128
 """Size and largest number of blocks of frequencies t_j = j·step."""
 _DROPPED_SHARE = 1e-3
 """Largest share of the bound that dropped atoms may cost."""
 _GUESSES, _GUESS_WIDTH = 4, 1e-4
 """Number of guesses of the saddle, and relative distance of the two tests on either side of each."""
-_ROUND = 4e-16
+_TERM_ROUNDING = 4e-16
 _MAX_VALUE = 1e154
 """Largest value of T: squares of larger values overflow, and no saddle could be computed."""
 _MIN_LOG = -750.0
@@ -176,20 +176,20 @@ def _integral(values: FloatArray, weights: FloatArray, outside: float, n: int, m
     deviation = math.sqrt(n * law.variance)
     theta = law.theta
     step = 2 * math.pi / max(24 * deviation, 40 / theta)
-    tau = max(min(_SMOOTH * deviation, 0.05 / theta), _MAX_TAU_T / (step * _BLOCK * _BLOCKS))
-    blocks = math.ceil(_MAX_TAU_T / tau / step / _BLOCK)
-    t: FloatArray = step * np.arange(blocks * _BLOCK, dtype=np.float64)
+    tau = max(min(_SMOOTH * deviation, 0.05 / theta), _MAX_TAU_T / (step * _BLOCK_FREQUENCIES * _MAX_FREQUENCY_BLOCKS))
+    blocks = math.ceil(_MAX_TAU_T / tau / step / _BLOCK_FREQUENCIES)
+    t: FloatArray = step * np.arange(blocks * _BLOCK_FREQUENCIES, dtype=np.float64)
     has_mass = law.inside > 0
     inner_values, inside = values[has_mass], law.inside[has_mass]
     # e^(i·t·T) of all frequencies as products of two short tables: fewer complex exponentials.
-    short = np.exp(1j * step * np.outer(np.arange(_BLOCK), inner_values))
-    long = np.exp(1j * (step * _BLOCK) * np.outer(np.arange(blocks), inner_values)) * inside
+    short = np.exp(1j * step * np.outer(np.arange(_BLOCK_FREQUENCIES), inner_values))
+    long = np.exp(1j * (step * _BLOCK_FREQUENCIES) * np.outer(np.arange(blocks), inner_values)) * inside
     phi: NDArray[np.complex128] = (long @ short.T).ravel() + law.outside
     terms, round_off = _terms(phi, t, tau, law, n, values)
     last = float(t[-1])
     cut_tail = math.exp(-0.5 * (tau * last) ** 2) / (math.pi * last)
     shift = max(1.0, theta * float(values[-1]))
-    log_scale = n * law.log_mass + 0.5 * (tau * theta) ** 2 + n * (mass_error + 8 * _ROUND * shift) + 1e-12
+    log_scale = n * law.log_mass + 0.5 * (tau * theta) ** 2 + n * (mass_error + 8 * _TERM_ROUNDING * shift) + 1e-12
     value = step / (2 * math.pi) * (2 * terms.sum() - terms[0] + 2 * round_off.sum()) + cut_tail
     heavy = theta * float(values[-1]) > 3
     if not value > 0 or log_scale + math.log(value) > 600:
@@ -202,7 +202,7 @@ def _terms(
 ) -> tuple[FloatArray, FloatArray]:
     """Return the integrand at each t, scaled by its peak, and bounds on its round-off."""
     spin = float(law.inside @ np.abs(values))
-    eta = _ROUND * (16 + 4 * spin * (t + t[_BLOCK]))
+    eta = _TERM_ROUNDING * (16 + 4 * spin * (t + t[_BLOCK_FREQUENCIES]))
     terms, round_off = np.zeros((2, len(t)))
     # For many rows both are below the least float except at some hundred frequencies; the others would take most time.
     min_size = max(0.0, math.exp(_MIN_LOG / (n - 1)) - float(eta[-1])) if n > 1 else 0.0

@@ -39,21 +39,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Context, Decimal, localcontext
+from decimal import Decimal, localcontext
 from fractions import Fraction
 from types import MappingProxyType
 
-from dpframe.accounting.budget import check_delta, check_epsilon
+from dpframe.accounting.budget import LOSS_CONTEXT, check_delta, check_epsilon
 from dpframe.accounting.composition import RowLaw, composed_delta, row_law, single_law
 from dpframe.accounting.dominating import Bound, ColumnLoss, check_losses, factors, total_epsilon
-from dpframe.accounting.gaussian_dp import Step, mu_of, step_delta
+from dpframe.accounting.gaussian_dp import FLOAT_ROUNDING, Step, mu_of, step_delta
 from dpframe.accounting.positive_mean import positive_mean
 from dpframe.accounting.undercurve import Cover, Profile, cover
 from dpframe.errors import ParameterError, check_whole
 
-_DIGITS = Context(prec=60)
-_TINY = Decimal(10) ** -25
-_SLACK = 4 * _TINY
+_MIN_EXACT_EPSILON = Decimal(10) ** -25
+_RESCALING_SLACK = 4 * _MIN_EXACT_EPSILON
 _MAX_SAMPLED_EPSILON = 1e4
 """Largest ε for which sampling gets credit: beyond it no ratio of row counts changes a digit of ε that matters."""
 
@@ -72,12 +71,13 @@ def _check_sizes(m: int, n: int) -> Fraction:
 
 def _rescale_epsilon(epsilon: float, factor: Fraction, slack: Decimal) -> Decimal:
     """Return ln(1 + factor·(e^ε − 1)), times 1 + slack."""
-    with localcontext(_DIGITS):
+    with localcontext(LOSS_CONTEXT):
         exact = Decimal(epsilon)
-        # Below _TINY, e^x − 1 and ln(1 + x) lose digits; both are x to a relative _TINY, which the slack covers.
-        growth = exact if exact < _TINY else exact.exp() - 1
+        # Below _MIN_EXACT_EPSILON, e^x − 1 and ln(1 + x) lose digits. Both are x to a relative error of this size,
+        # which the slack covers.
+        growth = exact if exact < _MIN_EXACT_EPSILON else exact.exp() - 1
         growth = growth * factor.numerator / factor.denominator
-        logarithm = growth if growth < _TINY else (1 + growth).ln()
+        logarithm = growth if growth < _MIN_EXACT_EPSILON else (1 + growth).ln()
         return logarithm * (1 + slack)
 
 
@@ -88,7 +88,7 @@ def sampled(epsilon_1: float, delta_1: float, m: int, n: int) -> tuple[float, fl
     delta = _round_outward(Fraction(delta_1) * share, math.inf)
     if share == 1 or epsilon_1 > _MAX_SAMPLED_EPSILON:
         return epsilon_1, delta
-    return min(epsilon_1, _round_outward(_rescale_epsilon(epsilon_1, share, _SLACK), math.inf)), delta
+    return min(epsilon_1, _round_outward(_rescale_epsilon(epsilon_1, share, _RESCALING_SLACK), math.inf)), delta
 
 
 def unsampled(epsilon: float, delta: float, m: int, n: int) -> tuple[float, float]:
@@ -100,7 +100,7 @@ def unsampled(epsilon: float, delta: float, m: int, n: int) -> tuple[float, floa
     delta_1 = _round_outward(min(Fraction(delta) / share, Fraction(below_one)), -math.inf)
     if share == 1 or epsilon > _MAX_SAMPLED_EPSILON:
         return epsilon, delta_1
-    return max(epsilon, _round_outward(_rescale_epsilon(epsilon, 1 / share, -_SLACK), -math.inf)), delta_1
+    return max(epsilon, _round_outward(_rescale_epsilon(epsilon, 1 / share, -_RESCALING_SLACK), -math.inf)), delta_1
 
 
 def best_sample(n: int, cells: int, epsilon: float) -> int:
@@ -193,13 +193,12 @@ def shuffled_delta(parts: Sequence[ColumnLoss], n: int, epsilon: float) -> Bound
     return min(bounds, key=lambda bound: bound.value)
 
 
-_ROUND = 1e-15
-_FACTORS = 200
+_MAX_MOMENT_FACTORS = 200
 _MAX_BOUND_RATIO = 1e3
 """Largest ratio to the best bound at the probe; methods beyond it are skipped near the curve."""
 _MIN_ORDERED_ROWS = 1_000
 """Least number of rows for which a shuffled bound that wins at the probe wins up to half of a row's loss."""
-_MU_TOLERANCE = 2e-3
+_PROVED_MU_TOLERANCE = 2e-3
 """Relative width of the proved μ: 3e-4 of a column's loss."""
 _LOG_MU_TOLERANCE = 0.01
 """Distance of ln μ from its goal at which the guess ends."""
@@ -238,7 +237,7 @@ class ShuffledRows:
         def one_row(x: float) -> float:
             if m == self.n:
                 return inner(x)
-            return inner(unsampled(x, 0.0, m, self.n)[0] if x > 0 else 0.0) * (m / self.n) * (1 + 4 * _ROUND)
+            return inner(unsampled(x, 0.0, m, self.n)[0] if x > 0 else 0.0) * (m / self.n) * (1 + 4 * FLOAT_ROUNDING)
 
         def person(x: float) -> float:
             if k == 1:
@@ -249,7 +248,7 @@ class ShuffledRows:
                 return value if value == 0 else 1.0
             # The limit of the factor for x → 0 is k; e^x overflows beyond 709.
             factor = k if row_x == 0 else math.expm1(x) / math.expm1(row_x) if x < 700 else math.inf
-            return min(1.0, value * factor * (1 + 8 * _ROUND))
+            return min(1.0, value * factor * (1 + 8 * FLOAT_ROUNDING))
 
         return person
 
@@ -257,7 +256,7 @@ class ShuffledRows:
 def _moment(parts: Sequence[ColumnLoss]) -> float:
     """Return E[(A − B)²], by the better of the columns' own blankets and the row as one channel; may be infinite."""
     squares = products = 0.0
-    for column in (law.enlarged for law in factors(parts, _FACTORS)):
+    for column in (law.enlarged for law in factors(parts, _MAX_MOMENT_FACTORS)):
         if column.rate > _MAX_TOTAL:
             return math.inf
         squares += math.log(column.square)
@@ -292,7 +291,9 @@ def shuffled_profile(parts: Sequence[ColumnLoss], rows: ShuffledRows) -> Profile
     return rows.around(inner)
 
 
-def rows_cover(parts: Sequence[ColumnLoss], rows: ShuffledRows, limit: Step, tolerance: float = _MU_TOLERANCE) -> Cover:
+def rows_cover(
+    parts: Sequence[ColumnLoss], rows: ShuffledRows, limit: Step, tolerance: float = _PROVED_MU_TOLERANCE
+) -> Cover:
     """Return the least step that provably covers rows with these columns, relative to the step ``limit``."""
     return cover(shuffled_profile(parts, rows), limit, tolerance)
 

@@ -42,7 +42,7 @@ class StepLoss(PrivacyLoss):
         return self.curve_step
 
 
-_TAIL = 1e-30
+_MAX_TRUNCATED_MASS = 1e-30
 """Largest mass of the truncated tails of one number's noise."""
 
 
@@ -59,7 +59,7 @@ class NoiseLoss(StepLoss):
 
     @cached_property
     def _profile(self) -> Profile:
-        return lattice_profile(self.noise, self.noise.span, _TAIL)
+        return lattice_profile(self.noise, self.noise.span, _MAX_TRUNCATED_MASS)
 
     def _curve(self, epsilon: Decimal | float) -> Decimal:
         return min(super()._curve(epsilon), Decimal(self._profile(float(epsilon))))

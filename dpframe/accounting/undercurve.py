@@ -38,13 +38,13 @@ Profiles = Callable[[FloatArray], FloatArray]
 
 _MARGIN = 1e-10
 """Relative to the curve at an interval's left end; the error of the curve and its slope is a tenth of that."""
-_STARTS = (0.15, 0.35, 0.5, 0.65, 0.8, 0.9)
+_FIRST_NODE_SHARES = (0.15, 0.35, 0.5, 0.65, 0.8, 0.9)
 """First nodes, as parts of the x at which the profile probably reaches the slack."""
 _END_GROWTH = 1.15
 """Factor by which the last node moves outward; it grows by 0.05 a move."""
 _MAX_MOVES = 40
 """Most moves of the last node, after which the profile counts as never reaching the slack."""
-_MAX_NODES = 400
+_MAX_UNDERCURVE_NODES = 400
 """Most nodes of a certificate."""
 
 
@@ -105,7 +105,7 @@ class _Nodes:
         mu = float(mu_of(math.log(start), 0.0))
         # About the x at which the curve of the profile's own μ at 0 falls to the slack.
         end = mu * (mu / 2 + math.sqrt(-2 * math.log(max(self._slack, 1e-300)))) * 0.9
-        self.add(np.array(_STARTS) * end)
+        self.add(np.array(_FIRST_NODE_SHARES) * end)
         for turn in range(_MAX_MOVES):
             if self.at(end) <= enough:
                 return True
@@ -150,7 +150,9 @@ def cover(profile: Profile, limit: Step, tolerance: float = 2e-4) -> Cover:
     return cover_many(lambda x: np.array([profile(value) for value in x.tolist()]), limit, tolerance)
 
 
-def cover_many(profiles: Profiles, limit: Step, tolerance: float = 2e-4, max_nodes: int = _MAX_NODES) -> Cover:
+def cover_many(
+    profiles: Profiles, limit: Step, tolerance: float = 2e-4, max_nodes: int = _MAX_UNDERCURVE_NODES
+) -> Cover:
     """Return `cover` of a profile with bounds at many x at once, by a certificate of at most ``max_nodes`` nodes."""
     slack, uncovered = limit.delta, Cover(limit, math.inf, math.inf)
     nodes = _Nodes(profiles, slack)

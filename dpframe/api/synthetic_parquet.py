@@ -15,7 +15,7 @@ from dpframe.estimate.estimates import synthetic_batches
 from dpframe.plan.plan import Plan
 from dpframe.release.conversion import Progress
 from dpframe.tables.batches import Writer
-from dpframe.tables.files import BATCH_ROWS
+from dpframe.tables.files import READ_BATCH_ROWS
 from dpframe.tables.inputs import open_input
 from dpframe.tables.metadata import metadata_text
 from dpframe.tables.sinks import Sink, check_target
@@ -43,7 +43,7 @@ def drawn_file(
     count, total = 0, table.n if n_rows is None else n_rows
     sink = Sink(path, "snappy")
     estimates = Estimates(table)
-    parts = synthetic_batches(estimates, n_rows, random_state, BATCH_ROWS)
+    parts = synthetic_batches(estimates, n_rows, random_state, READ_BATCH_ROWS)
     with sink.publishing() as (file, describe), ExitStack() as stack:
         writer: Writer | None = None
         for part in parts:
@@ -51,7 +51,7 @@ def drawn_file(
             if writer is None:
                 sink.check(part.schema)
                 writer = stack.enter_context(sink.open(file, part.schema))
-            writer.write(part, BATCH_ROWS)
+            writer.write(part, READ_BATCH_ROWS)
             count += part.num_rows
             if progress is not None:
                 progress(count, total)

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 import numpy as np
 
 from dpframe.accounting.budget import Budget, check_epsilon
-from dpframe.accounting.gaussian_dp import SLACK, Step, promise_step, step_epsilon
+from dpframe.accounting.gaussian_dp import SLACK_DELTA_SHARE, Step, promise_step, step_epsilon
 from dpframe.errors import ParameterError, name_list, tuple_label
-from dpframe.forecast.forecast import MOST_CELLS, Forecast
-from dpframe.plan.measuring import FEWEST, Workload
+from dpframe.forecast.forecast import MAX_FORECAST_VALUES, Forecast
+from dpframe.plan.measuring import MIN_MEASURED_ROWS, Workload
 from dpframe.plan.options import PlanOptions, check_names, checked, documented
 from dpframe.plan.plan import Plan
 from dpframe.release.budgets import ReleaseBudget
@@ -101,7 +101,7 @@ class TargetPlans:
             )
         promise = promise_of(largest_epsilon, delta, table.n, quiet=True)
         wish = wish_of(checked(options) | {"n": table.n}, promise)
-        if wish.is_default and table.n < FEWEST:
+        if wish.is_default and table.n < MIN_MEASURED_ROWS:
             wish = Workload(None)
         if not isinstance(target, Mapping) or not target:
             raise ParameterError(f"target must be a mapping of columns to standard errors, {_EXAMPLE}")
@@ -214,7 +214,9 @@ class TargetPlans:
         if not lowest < strength < highest:
             return _LEAST_EPSILON if strength <= lowest else self._highest_epsilon
         delta = self.valid.promise.delta
-        epsilon = step_epsilon(Step(math.exp(strength), SLACK * delta), delta) if delta else math.exp(strength)
+        epsilon = (
+            step_epsilon(Step(math.exp(strength), SLACK_DELTA_SHARE * delta), delta) if delta else math.exp(strength)
+        )
         return min(max(epsilon, _LEAST_EPSILON), self._highest_epsilon)
 
     @cached_property
@@ -357,7 +359,7 @@ def _target_statistic(names: tuple[str, ...], spaces: Mapping[str, Space]) -> st
     if len(names) > 2:
         raise ParameterError(f"target of {tuple_label(names)}: joints of two columns have a forecast; name pairs")
     for name in names:
-        if spaces[name].code_words or spaces[name].size > MOST_CELLS or not spaces[name].is_listed:
+        if spaces[name].code_words or spaces[name].size > MAX_FORECAST_VALUES or not spaces[name].is_listed:
             raise ParameterError(
                 f"target of {tuple_label(names)}: column {name!r} has no list of values, which targets of pairs need; "
                 "name the column by itself, or compare plan.forecast() at several epsilon, which has its pairs, in bins"

@@ -31,7 +31,7 @@ from dpframe.spaces import Space
 from dpframe.spaces.field import is_open
 from dpframe.spaces.written_values import written_text
 from dpframe.tables.batches import usual_threads
-from dpframe.tables.files import BATCH_ROWS, FileInput
+from dpframe.tables.files import READ_BATCH_ROWS, FileInput
 from dpframe.tables.frames import Frame, wrap
 from dpframe.tables.sinks import Sink, check_place, check_target
 from dpframe.tables.table import Table, engine_of
@@ -147,7 +147,7 @@ def sanitize(
     ledger: Any = None,
     dataset: str | None = None,
     id: str | None = None,
-    batch_rows: int = BATCH_ROWS,
+    batch_rows: int = READ_BATCH_ROWS,
     threads: int | None = None,
     compression: str = "snappy",
     progress: Progress | None = None,

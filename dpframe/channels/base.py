@@ -37,7 +37,7 @@ CodeFunction = Callable[[IntArray], FloatArray]
 WRITTEN_METRICS = frozenset({"discrete", "line", "nullable line"})
 """Metrics whose distances follow from just the number of codes."""
 
-FINEST = 42.0
+MAX_WORD_EPSILON = 42.0
 """Largest log-ratio of two weights that 64 bits resolve: a larger ε gets no less noise than this ε."""
 
 SAFE = 1 - Decimal(10) ** -50

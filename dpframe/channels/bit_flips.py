@@ -25,7 +25,7 @@ from dpframe.spaces.arrays import FloatArray
 from dpframe.spaces.base import forwarded
 from dpframe.spaces.set_bits import cut
 
-CHUNK = 1 << 15
+FLIP_CHUNK_ROWS = 1 << 15
 """Rows of a pass: their words of a plane are 256 KiB, which the cache holds, and calls are few."""
 
 
@@ -37,17 +37,17 @@ def sample_bits(flips: FlipLoss, codes: U64, stream: ColumnStream, first_row: in
     probabilities use one set of words: every bit that the smaller one shows, the larger one shows too.
     """
     bits = flips.total.bit_length() - 1
-    buffer = np.empty(CHUNK, dtype="<u8")
+    buffer = np.empty(FLIP_CHUNK_ROWS, dtype="<u8")
     # With p = 1 − q one accumulator serves both kinds of bits: exclusive or flips the set.
-    low, high = np.empty(CHUNK, dtype=np.uint64), np.empty(CHUNK, dtype=np.uint64)
+    low, high = np.empty(FLIP_CHUNK_ROWS, dtype=np.uint64), np.empty(FLIP_CHUNK_ROWS, dtype=np.uint64)
     targets = ((low, flips.zeros),) if flips.symmetric else ((low, flips.zeros), (high, flips.ones))
     for word in range(codes.shape[1]):
         readers = [stream.reader(word * bits + digit, first_row) for digit in range(bits)]
         # Noise on bits beyond the last item would release codes outside the space.
         unused_bits = max(0, 64 * (word + 1) - flips.items)
         mask = np.uint64((1 << 64 - unused_bits) - 1)
-        for start in range(0, len(codes), CHUNK):
-            part = codes[start : start + CHUNK, word]
+        for start in range(0, len(codes), FLIP_CHUNK_ROWS):
+            part = codes[start : start + FLIP_CHUNK_ROWS, word]
             k = len(part)
             for acc, _ in targets:
                 acc[:k] = 0

@@ -10,19 +10,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from decimal import Context, Decimal, localcontext
+from decimal import Decimal, localcontext
 from functools import cached_property, lru_cache, partial
 
 from dpframe.accounting.bisection import bisected
-from dpframe.accounting.budget import round_down, round_up
+from dpframe.accounting.budget import DECIMAL_SLACK, LOSS_CONTEXT, round_down, round_up
 from dpframe.accounting.dominating import BitsLoss, ColumnLoss, ItemsLoss
 from dpframe.accounting.loss import NullFlagLoss, PrivacyLoss
 from dpframe.channels.base import response_loss, response_table
 from dpframe.errors import ParameterError
 from dpframe.noise.tables import ResponseTable
 
-_DIGITS = Context(prec=60)
-_SLACK = Decimal(10) ** -50
 _MIN_USED_SHARE = 0.9999
 """Least share of ε (and about of δ) that fewer binary digits of q must use."""
 
@@ -55,14 +53,14 @@ class FlipLoss(PrivacyLoss):
     @cached_property
     def logs(self) -> tuple[Decimal, Decimal]:
         """Return ln(p/q) and ln((1−q)/(1−p)), rounded up."""
-        with localcontext(_DIGITS):
+        with localcontext(LOSS_CONTEXT):
             p, q, one = Decimal(self.ones), Decimal(self.zeros), Decimal(self.total)
-            return (p / q).ln() + _SLACK, ((one - q) / (one - p)).ln() + _SLACK
+            return (p / q).ln() + DECIMAL_SLACK, ((one - q) / (one - p)).ln() + DECIMAL_SLACK
 
     def pure_at(self, only_first: int, only_second: int) -> Decimal:
         """Return ln of the largest P/P' between two sets, rounded up."""
-        with localcontext(_DIGITS):
-            return (only_first * self.logs[0] + only_second * self.logs[1]) * (1 + _SLACK)
+        with localcontext(LOSS_CONTEXT):
+            return (only_first * self.logs[0] + only_second * self.logs[1]) * (1 + DECIMAL_SLACK)
 
     def pure(self) -> float:
         """Return a·ln(p/q) + b·ln((1−q)/(1−p)) of the worst pair; d·ln((1−q)/q) if p = 1 − q."""
@@ -75,13 +73,13 @@ class FlipLoss(PrivacyLoss):
         The blanket is ((1−p)/(1−q))^most, or (1 − p + q)^items.
         """
         is_sparse = 2 * self.most <= self.items
-        with localcontext(_DIGITS):
+        with localcontext(LOSS_CONTEXT):
             p, q, one = Decimal(self.ones), Decimal(self.zeros), Decimal(self.total)
             if is_sparse:
                 blanket = ((one - p) / (one - q)) ** self.most
-                return ItemsLoss(self.pure(), round_down(blanket * (1 - _SLACK)), self.most)
-            pure = round_up(self.items * max(self.logs) * (1 + _SLACK))
-            return BitsLoss(pure, round_down(((one - p + q) / one) ** self.items * (1 - _SLACK)), self.items)
+                return ItemsLoss(self.pure(), round_down(blanket * (1 - DECIMAL_SLACK)), self.most)
+            pure = round_up(self.items * max(self.logs) * (1 + DECIMAL_SLACK))
+            return BitsLoss(pure, round_down(((one - p + q) / one) ** self.items * (1 - DECIMAL_SLACK)), self.items)
 
     def _curve(self, epsilon: Decimal | float) -> Decimal:
         return self.curve_at(*self.pair, Decimal(epsilon))
@@ -91,12 +89,12 @@ class FlipLoss(PrivacyLoss):
 
         For p = 1 − q this is Σ_j C(d, j)·max(0, (1−q)^j q^(d−j) − e^ε·q^j (1−q)^(d−j)).
         """
-        with localcontext(_DIGITS):
-            factor = epsilon.exp() * (1 - _SLACK)
+        with localcontext(LOSS_CONTEXT):
+            factor = epsilon.exp() * (1 - DECIMAL_SLACK)
             # Cached: a search for the ε of a δ evaluates one curve many times.
             outcomes = _outcomes(self.ones, self.zeros, self.total, only_first, only_second)
             positive = (p_first - factor * p_second for p_first, p_second in outcomes)
-            return sum((part for part in positive if part > 0), Decimal(0)) * (1 + _SLACK) + _SLACK
+            return sum((part for part in positive if part > 0), Decimal(0)) * (1 + DECIMAL_SLACK) + DECIMAL_SLACK
 
 
 @lru_cache(maxsize=8)
@@ -106,7 +104,7 @@ def _outcomes(ones: int, zeros: int, total: int, a: int, b: int) -> list[tuple[D
     For plain flips the ratio depends on the number of the a + b items that look as in the first set. In general it is
     R^(i−j), with i of the a items and j of the b items shown and R the odds ratio.
     """
-    with localcontext(_DIGITS):
+    with localcontext(LOSS_CONTEXT):
         held_chances = [Decimal(n) / total for n in (ones, total - ones)]
         missing_chances = [Decimal(n) / total for n in (zeros, total - zeros)]
         if ones + zeros == total:
@@ -164,11 +162,11 @@ def _flips(zeros: int, bits: int, items: int, max_items: int, halved: bool) -> F
 
 def _threshold(rate: Decimal, bits: int) -> int:
     """Return ⌈2^bits/(1 + e^rate)⌉, at least 1."""
-    with localcontext(_DIGITS):
-        return max(1, math.ceil((1 << bits) / (1 + rate.exp()) * (1 + _SLACK)))
+    with localcontext(LOSS_CONTEXT):
+        return max(1, math.ceil((1 << bits) / (1 + rate.exp()) * (1 + DECIMAL_SLACK)))
 
 
-_MAX_RATE = Decimal(1000)
+_MAX_FLIP_RATE = Decimal(1000)
 """Largest rate in use: beyond it q is always below 2^-64."""
 
 
@@ -186,7 +184,7 @@ def fitting_flips(items: int, max_items: int, epsilon: float, delta: float, halv
         return _flips(zeros, bits, items, max_items, halved).delta(epsilon) <= delta
 
     def smallest_zeros(bits: int) -> int:
-        zeros = _threshold(min(Decimal(epsilon) / distance, _MAX_RATE), bits)
+        zeros = _threshold(min(Decimal(epsilon) / distance, _MAX_FLIP_RATE), bits)
         # The threshold is rounded, and its exact loss may exceed ε by the last digit.
         return zeros if meets(zeros, bits) else zeros + 1
 
@@ -232,7 +230,7 @@ def fitting_flagged_flips(items: int, max_items: int, epsilon: float, delta: flo
     """
 
     def make(e: float) -> tuple[ResponseTable, int]:
-        return response_table(2, e / 2), _threshold(min(Decimal(e) / (2 * max_items), _MAX_RATE), 64)
+        return response_table(2, e / 2), _threshold(min(Decimal(e) / (2 * max_items), _MAX_FLIP_RATE), 64)
 
     def meets(e: float) -> bool:
         flag, zeros = make(e)

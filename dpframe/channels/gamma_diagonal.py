@@ -14,7 +14,7 @@ from dpframe.channels.base import IntArray, register, response_table
 from dpframe.channels.response import ResponseChannel
 from dpframe.errors import ParameterError, check_whole
 from dpframe.noise.keystream import ColumnStream
-from dpframe.noise.tables import CHUNK, ResponseTable
+from dpframe.noise.tables import RESPONSE_CHUNK_ROWS, ResponseTable
 from dpframe.spaces import Space
 
 LARGEST_PRODUCT = 1 << 24
@@ -115,10 +115,10 @@ class GammaDiagonal(ResponseChannel):
     ) -> None:
         """Write (x + digit of z) mod k for every observed coordinate; z is the randomised response to 0."""
         places, rows = {at: i for i, at in enumerate(self.kept)}, len(columns[0])
-        zeros = np.zeros(min(CHUNK, rows), dtype=np.uint32)
+        zeros = np.zeros(min(RESPONSE_CHUNK_ROWS, rows), dtype=np.uint32)
         buffers = [np.empty_like(zeros) for _ in range(4)]
-        for start in range(0, rows, CHUNK):
-            part = slice(start, min(start + CHUNK, rows))
+        for start in range(0, rows, RESPONSE_CHUNK_ROWS):
+            part = slice(start, min(start + RESPONSE_CHUNK_ROWS, rows))
             remainder, quotient, digit, scratch = (buffer[: part.stop - start] for buffer in buffers)
             # Every coordinate's digit comes from this one number, also of coordinates that are not observed.
             self.source.sample(zeros[: len(remainder)], stream, first_row + start, remainder)

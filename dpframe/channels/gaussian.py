@@ -12,7 +12,7 @@ import numpy as np
 from dpframe.accounting.bisection import bisected
 from dpframe.accounting.finite import FiniteLoss
 from dpframe.channels.base import Mechanism, register
-from dpframe.channels.tabulated import LARGEST_TABLE, MOST_CONDITION, Weights, WrittenLaws, condition
+from dpframe.channels.tabulated import MAX_STORED_CODES, MOST_CONDITION, Weights, WrittenLaws, condition
 from dpframe.errors import ParameterError
 from dpframe.noise.tables import WORD, integer_weights
 from dpframe.spaces import Space
@@ -21,7 +21,7 @@ from dpframe.spaces.arrays import FloatArray
 _SIGMA_RANGE = 1e-2, 1e9
 """Least scale in grid steps, and largest scale in spans, of the search."""
 
-_MIN_SMOOTH_SIGMA = 50.0
+_MIN_POISSON_SIGMA = 50.0
 """Least σ at which Σ e^(−k²/2σ²) is σ√(2π) to all digits (Poisson's formula: the next term is e^(−2π²σ²))."""
 
 _MIN_PROBABILITY = math.exp(-38.0)
@@ -55,7 +55,7 @@ class Gaussian(WrittenLaws, Mechanism):
     retired: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        self._check_span(self.span, LARGEST_TABLE - 1)
+        self._check_span(self.span, MAX_STORED_CODES - 1)
         if not condition(self.transition()) < MOST_CONDITION:
             raise ParameterError(
                 f"gaussian noise of scale {self.sigma:.3g} on {self.span} steps gives a matrix that is as good as "
@@ -65,9 +65,9 @@ class Gaussian(WrittenLaws, Mechanism):
     @classmethod
     def shape_of(cls, space: Space) -> tuple[int, ...]:
         """Return the largest code."""
-        if space.size > LARGEST_TABLE:
+        if space.size > MAX_STORED_CODES:
             raise ParameterError(
-                f"mechanism gaussian is for at most {LARGEST_TABLE} codes, and space {space.tag} has {space.size}; "
+                f"mechanism gaussian is for at most {MAX_STORED_CODES} codes, and space {space.tag} has {space.size}; "
                 "use staircase or geometric, or declare fewer values"
             )
         return (space.size - 1,)
@@ -99,12 +99,12 @@ def _calibrated(span: int, epsilon: float, delta: float) -> tuple[float, Weights
 
 def _noise(span: int, sigma: float) -> FloatArray:
     """Return P(k) for k = −span…span; the ends have the tails."""
-    reach = span if sigma > _MIN_SMOOTH_SIGMA else span + math.ceil(12 * sigma)
+    reach = span if sigma > _MIN_POISSON_SIGMA else span + math.ceil(12 * sigma)
     law = np.exp(-(np.arange(-reach, reach + 1.0) ** 2) / (2 * sigma**2))
     # A wide law is normalised by its closed form, as its tails lie outside the array.
-    law /= sigma * math.sqrt(2 * math.pi) if sigma > _MIN_SMOOTH_SIGMA else law.sum()
+    law /= sigma * math.sqrt(2 * math.pi) if sigma > _MIN_POISSON_SIGMA else law.sum()
     noise = law[reach - span : reach + span + 1].copy()
-    noise[0] = noise[-1] = (1 - noise[1:-1].sum()) / 2 if sigma > _MIN_SMOOTH_SIGMA else law[: reach - span + 1].sum()
+    noise[0] = noise[-1] = (1 - noise[1:-1].sum()) / 2 if sigma > _MIN_POISSON_SIGMA else law[: reach - span + 1].sum()
     return np.asarray(noise)
 
 

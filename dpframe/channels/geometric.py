@@ -15,7 +15,7 @@ from dpframe.accounting.bisection import bisected
 from dpframe.accounting.budget import round_down
 from dpframe.accounting.loss import LaplaceLoss, NullFlagLoss, PrivacyLoss, laplace_rate
 from dpframe.channels.base import (
-    FINEST,
+    MAX_WORD_EPSILON,
     SAFE,
     Channel,
     CodeFunction,
@@ -33,13 +33,13 @@ from dpframe.spaces import Space
 from dpframe.spaces.arrays import FloatArray
 from dpframe.spaces.base import forwarded
 
-LARGEST_SPAN = (1 << 32) - 1
+MAX_GEOMETRIC_STEPS = (1 << 32) - 1
 
 FLATTEST = 2.0**-100
 """Least loss per step: below it neighbouring noise values agree in all digits of the ideal laws."""
 
 LARGEST_LOSS = 1e4
-"""Largest ε of the calibration; larger ε get `FINEST`."""
+"""Largest ε of the calibration; larger ε get `MAX_WORD_EPSILON`."""
 
 
 @lru_cache(maxsize=256)
@@ -48,7 +48,7 @@ def _calibrated(span: int, epsilon: float, delta: float) -> GeometricTable:
     log_spread = 0.0
     for _ in range(50):
         # The rounding error of a table is known only once it is built: guess, build and compare.
-        rate = min(laplace_rate(span, min(epsilon, LARGEST_LOSS), delta, log_spread), FINEST / span)
+        rate = min(laplace_rate(span, min(epsilon, LARGEST_LOSS), delta, log_spread), MAX_WORD_EPSILON / span)
         if rate <= FLATTEST:
             break
         table = geometric_table(span, rate)
@@ -231,7 +231,7 @@ class Geometric(GeometricChannel, Mechanism):
     metrics: ClassVar[frozenset[str]] = frozenset({"line"})
 
     def __post_init__(self) -> None:
-        self._check_span(self.span, LARGEST_SPAN)
+        self._check_span(self.span, MAX_GEOMETRIC_STEPS)
         _ = self.table
 
     @classmethod
@@ -242,7 +242,7 @@ class Geometric(GeometricChannel, Mechanism):
     @classmethod
     def beside_flag(cls, shape: tuple[Any, ...], epsilon: float, delta: float) -> tuple[ResponseTable, Channel]:
         """Return a flag at ε/2 and noise at ε: the flag plus half the grid, up to the centre, cost ε too."""
-        flag, table = _flagged(check_whole(shape[0], "span", 1, LARGEST_SPAN), epsilon, delta)
+        flag, table = _flagged(check_whole(shape[0], "span", 1, MAX_GEOMETRIC_STEPS), epsilon, delta)
         return flag, GivenNoise(table)
 
     @cached_property
@@ -279,7 +279,7 @@ def _flagged(span: int, epsilon: float, delta: float) -> tuple[ResponseTable, Ge
     half = (span + 1) // 2
 
     def parts(e: float, log_spread: float) -> tuple[ResponseTable, float]:
-        return response_table(2, e / 2), min(laplace_rate(half, e / 2, 0.0, log_spread), FINEST / span)
+        return response_table(2, e / 2), min(laplace_rate(half, e / 2, 0.0, log_spread), MAX_WORD_EPSILON / span)
 
     def fits(log_spread: float, e: float) -> bool:
         flag, rate = parts(e, log_spread)
@@ -287,7 +287,7 @@ def _flagged(span: int, epsilon: float, delta: float) -> tuple[ResponseTable, Ge
 
     log_spread = 0.0
     for _ in range(50):
-        e = epsilon if delta == 0 else bisected(partial(fits, log_spread), epsilon, 2 * FINEST, 1e-12)
+        e = epsilon if delta == 0 else bisected(partial(fits, log_spread), epsilon, 2 * MAX_WORD_EPSILON, 1e-12)
         flag, rate = parts(e, log_spread)
         if rate <= FLATTEST:
             break

@@ -22,9 +22,9 @@ from dpframe.accounting.loss import ResponseLoss, response_probability
 from dpframe.channels.base import distances, register
 from dpframe.channels.geometric import Geometric
 from dpframe.channels.nullable import WithNull
-from dpframe.channels.tabulated import WORD, MetricChannel, Weights, check_size, exponential_weights
+from dpframe.channels.tabulated import MetricChannel, Weights, check_size, exponential_weights
 from dpframe.errors import ParameterError
-from dpframe.noise.tables import integer_weights
+from dpframe.noise.tables import WORD, integer_weights
 from dpframe.spaces import Space
 from dpframe.spaces.arrays import FloatArray
 
@@ -42,7 +42,7 @@ _STEP_SHARES = (1.0, 0.5, 0.25, 0.12, 0.06, 0.03, 0.01, 0.003)
 _MAX_INVERSE_SUM = 1e9
 """Largest absolute column sum of an inverse that does not count as singular."""
 
-_TOLERANCE = 1e-10
+_FEASIBILITY_TOLERANCE = 1e-10
 
 
 def response_matrix(size: int, epsilon: float) -> FloatArray:
@@ -113,8 +113,8 @@ class Programme:
         # Presolving costs more than it saves.
         options = {
             "presolve": False,
-            "primal_feasibility_tolerance": _TOLERANCE,
-            "dual_feasibility_tolerance": _TOLERANCE,
+            "primal_feasibility_tolerance": _FEASIBILITY_TOLERANCE,
+            "dual_feasibility_tolerance": _FEASIBILITY_TOLERANCE,
         }
         linprog: Any = optimize.linprog
         solution = linprog(costs, upper, limits, equal, ones, bounds, method="highs", options=options)

@@ -30,7 +30,7 @@ from dpframe.accounting.discrete_gaussian import BallNoise
 from dpframe.accounting.gaussian_dp import Step
 from dpframe.accounting.step_loss import StepLoss
 from dpframe.channels.base import IntArray, register
-from dpframe.channels.vector_noise import CHUNK, BallChannel
+from dpframe.channels.vector_noise import VECTOR_CHUNK_ROWS, BallChannel
 from dpframe.channels.wide_gaussian import GaussianMechanism, claimed_step, least_table
 from dpframe.errors import ParameterError
 from dpframe.noise.gaussian import GaussianTable
@@ -40,10 +40,10 @@ from dpframe.spaces import Space
 from dpframe.spaces.arrays import FloatArray
 from dpframe.spaces.ball import LARGEST_ROOM, Ball
 
-_LEAST_REACH, _REACH = 6.0, 7.0
+_LEAST_REACH_SIGMAS, _PLANNED_REACH_SIGMAS = 6.0, 7.0
 """Multiples of σ between the ball and the grid's ends: the least that is valid, and the choice of plans."""
 
-_PLANES = 4
+_PROCESS_PLANES = 4
 """Planes of words for each coordinate, whether its table needs all of them or not."""
 
 
@@ -76,7 +76,7 @@ class Process(BallChannel, GaussianMechanism):
     def __post_init__(self) -> None:
         object.__setattr__(self, "size", self.ball.size)
         self._check_budget(self.epsilon, self.delta)
-        if (self.ball.last - self.ball.radius) / 2 < _LEAST_REACH * math.sqrt(self.table.sigma2):
+        if (self.ball.last - self.ball.radius) / 2 < _LEAST_REACH_SIGMAS * math.sqrt(self.table.sigma2):
             raise ParameterError(
                 f"room={self.ball.room} is too little for gaussian noise on vectors at so small an epsilon: values "
                 "would end at the grid's ends; leave room out, and a plan finds it"
@@ -93,7 +93,7 @@ class Process(BallChannel, GaussianMechanism):
         """Return the space on a grid with room for the noise of a budget."""
         vectors: Any = space
         ball: Ball = vectors.ball
-        need = 1 + _REACH * 2 * _from_ball(ball) / ball.radius / _claimed(epsilon, delta).mu
+        need = 1 + _PLANNED_REACH_SIGMAS * 2 * _from_ball(ball) / ball.radius / _claimed(epsilon, delta).mu
         # A power of 2 keeps fields of whole bits.
         room = 1 << max(0, math.ceil(math.log2(need)))
         if room > LARGEST_ROOM:
@@ -144,15 +144,15 @@ class Process(BallChannel, GaussianMechanism):
         return 0.0
 
     def _sample(self, codes: IntArray, stream: ColumnStream, first_row: int, out: IntArray) -> None:
-        for start in range(0, len(codes), CHUNK):
-            part = self.ball.within(np.asarray(codes[start : start + CHUNK], dtype=np.uint64))
+        for start in range(0, len(codes), VECTOR_CHUNK_ROWS):
+            part = self.ball.within(np.asarray(codes[start : start + VECTOR_CHUNK_ROWS], dtype=np.uint64))
             fields = self.ball.unpack(part)
             for i in range(self.ball.length):
                 # A fixed number of planes: the words of a coordinate do not depend on the size of the table.
-                coordinate_stream = stream.skip(_PLANES * i)
+                coordinate_stream = stream.skip(_PROCESS_PLANES * i)
                 fields[:, i] += self.table.sample(coordinate_stream, 0, len(part), first_row + start)
             # Saturation beyond 6σ is so rare that surrogates ignore it; without it fields would overflow.
-            out[start : start + CHUNK] = self.ball.pack(np.clip(fields, 0, self.ball.last))
+            out[start : start + VECTOR_CHUNK_ROWS] = self.ball.pack(np.clip(fields, 0, self.ball.last))
 
     def weights(self, code: int) -> tuple[list[int], int]:
         """Refused: the list would be too long."""

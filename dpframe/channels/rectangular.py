@@ -16,10 +16,10 @@ import numpy.typing as npt
 from dpframe.accounting.budget import check_delta
 from dpframe.accounting.finite import FiniteLoss
 from dpframe.channels.base import IntArray, shared_mass
-from dpframe.channels.tabulated import LARGEST_TABLE, WORD, Weights, law_matrix, law_weights, refuse_zeros
+from dpframe.channels.tabulated import MAX_STORED_CODES, Weights, law_matrix, law_weights, refuse_zeros
 from dpframe.errors import ParameterError, check_whole
 from dpframe.noise.keystream import ColumnStream
-from dpframe.noise.tables import ChannelTable
+from dpframe.noise.tables import WORD, ChannelTable
 from dpframe.spaces.arrays import FloatArray
 
 _CONDITION = 1e10
@@ -38,8 +38,8 @@ class RectangularMatrix:
     def __post_init__(self) -> None:
         table = tuple(map(tuple, self.table))
         object.__setattr__(self, "table", table)
-        if not 1 <= self.inputs <= LARGEST_TABLE or not 1 <= self.outputs <= LARGEST_TABLE:
-            raise ParameterError(f"table must have 1 to {LARGEST_TABLE} laws, of as many outputs; join rare ones")
+        if not 1 <= self.inputs <= MAX_STORED_CODES or not 1 <= self.outputs <= MAX_STORED_CODES:
+            raise ParameterError(f"table must have 1 to {MAX_STORED_CODES} laws, of as many outputs; join rare ones")
         for position, law in enumerate(table):
             is_valid = len(law) == self.outputs and all(type(w) is int and w >= 0 for w in law)
             if not is_valid or sum(law) != WORD:

@@ -16,11 +16,10 @@ from dpframe.errors import ParameterError, check_whole
 from dpframe.spaces import Space
 from dpframe.spaces.arrays import FloatArray
 from dpframe.spaces.base import forwarded
+from dpframe.spaces.sets import MOST_ITEMS
 
-LISTED_ITEMS = 12
+MAX_WRITTEN_LAW_ITEMS = 12
 """Most items of sets whose laws are written out."""
-
-_MOST_ITEMS = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -113,7 +112,7 @@ class SetChannel(Channel, SetView):
 
         A set above the cut may become any of its parts of the largest size.
         """
-        if self.items > LISTED_ITEMS:
+        if self.items > MAX_WRITTEN_LAW_ITEMS:
             raise ParameterError(f"the law of sets of {self.items} items is too long to write out; see shown")
         held_items = [i for i in range(self.items) if code >> i & 1]
         parts = [sum(1 << i for i in part) for part in combinations(held_items, min(len(held_items), self.most))]
@@ -177,7 +176,7 @@ class SetMechanism(SetChannel, Mechanism):
 
 def check_items(items: Any, max_size: Any) -> tuple[int, int | None]:
     """Return a number of items, and the largest size of a set, or raise `ParameterError`."""
-    count = check_whole(items, "items", 1, _MOST_ITEMS)
+    count = check_whole(items, "items", 1, MOST_ITEMS)
     return count, None if max_size is None else check_whole(max_size, "max_size", 1, count)
 
 

@@ -26,10 +26,10 @@ from dpframe.spaces import Space
 from dpframe.spaces.arrays import FloatArray
 from dpframe.spaces.set_bits import cut
 
-CHUNK = 1 << 14
+SET_CHUNK_ROWS = 1 << 14
 """Rows of a pass."""
 
-MOST_LISTED = 1 << 20
+MAX_LISTED_SETS = 1 << 20
 """Largest number of sets in a list in memory."""
 
 
@@ -84,8 +84,8 @@ class SetRanks:
     def rank(self, sets: U64) -> IntArray:
         """Return the ranks of sets of at most ``most`` items, given as rows of words, shape (n,)."""
         out = np.empty(len(sets), dtype=np.int64)
-        for start in range(0, len(sets), CHUNK):
-            out[start : start + CHUNK] = self._rank(sets[start : start + CHUNK])
+        for start in range(0, len(sets), SET_CHUNK_ROWS):
+            out[start : start + SET_CHUNK_ROWS] = self._rank(sets[start : start + SET_CHUNK_ROWS])
         return out
 
     def _rank(self, sets: U64) -> IntArray:
@@ -106,8 +106,8 @@ class SetRanks:
 
     @cached_property
     def count(self) -> int:
-        """Number of sets, or a number above `MOST_LISTED` if there are more."""
-        return set_count(self.items, self.most, MOST_LISTED)
+        """Number of sets, or a number above `MAX_LISTED_SETS` if there are more."""
+        return set_count(self.items, self.most, MAX_LISTED_SETS)
 
     @cached_property
     def _every(self) -> U64:
@@ -117,13 +117,13 @@ class SetRanks:
     def unrank(self, ranks: IntArray) -> U64:
         """Return the sets of ranks, shape (n, words)."""
         # The list pays if there are about as many rows as sets. The choice depends only on the number of rows.
-        listed = self.count <= min(MOST_LISTED, 8 * len(ranks))
+        listed = self.count <= min(MAX_LISTED_SETS, 8 * len(ranks))
         return self._every[ranks] if listed else self._computed(ranks)
 
     def _computed(self, ranks: IntArray) -> U64:
         out = np.zeros((len(ranks), self.words), dtype=np.uint64)
-        for start in range(0, len(ranks), CHUNK):
-            self._unrank(ranks[start : start + CHUNK], out[start : start + CHUNK])
+        for start in range(0, len(ranks), SET_CHUNK_ROWS):
+            self._unrank(ranks[start : start + SET_CHUNK_ROWS], out[start : start + SET_CHUNK_ROWS])
         return out
 
     def _unrank(self, ranks: IntArray, out: U64) -> None:

@@ -19,8 +19,8 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from dpframe.accounting.budget import DIGITS, round_down
-from dpframe.accounting.loss import ResponseLoss
+from dpframe.accounting.budget import LOSS_CONTEXT, round_down
+from dpframe.accounting.loss import MAX_DECIMAL_EPSILON, ResponseLoss
 from dpframe.channels.base import CodeFunction, IntArray, Mechanism, register
 from dpframe.errors import ParameterError, check_whole
 from dpframe.noise.keystream import ColumnStream
@@ -150,11 +150,8 @@ class BoxSums:
         return after.reshape(-1, *at_places.shape[1:])[: self.span]
 
 
-LARGEST_SPAN = 1 << 20
+MAX_STAIRCASE_STEPS = 1 << 20
 """Most steps: estimates work on arrays of all codes."""
-
-_MAX_EPSILON = 1e4
-"""Largest ε in use: beyond it no table resolves e^ε, and decimals may overflow."""
 
 _MAX_ERROR_RATIO = 1.05
 """Largest error of a mean, relative to the least, of the chosen box, which is the narrowest such box."""
@@ -196,7 +193,7 @@ class Staircase(Mechanism):
     metrics: ClassVar[frozenset[str]] = frozenset({"line", "nullable line"})
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "span", check_whole(self.span, "span", 1, LARGEST_SPAN))
+        object.__setattr__(self, "span", check_whole(self.span, "span", 1, MAX_STAIRCASE_STEPS))
         if not isinstance(self.nullable, bool):
             raise ParameterError("nullable must be True or False: whether null is a value")
         object.__setattr__(self, "size", self.span + 1 + self.nullable)
@@ -209,7 +206,7 @@ class Staircase(Mechanism):
         if not width:
             # Other widths have no inverse (see the module).
             widths = np.array(sorted(_divisors(self.span) | (_divisors(self.span - 1) if self.span > 1 else set())))
-            errors = _mean_errors(self.span, widths, min(self.epsilon, _MAX_EPSILON), self.nullable)
+            errors = _mean_errors(self.span, widths, min(self.epsilon, MAX_DECIMAL_EPSILON), self.nullable)
             return int(widths[np.flatnonzero(errors <= errors.min() * _MAX_ERROR_RATIO)[0]])
         if self.span % width and (self.span - 1) % width:
             raise ParameterError(f"width must divide {self.span} or {self.span - 1}, or no estimate could be had")
@@ -218,9 +215,9 @@ class Staircase(Mechanism):
     @classmethod
     def calibrate(cls, space: Space, epsilon: float, delta: float) -> Staircase:
         """Make the mechanism for a grid."""
-        if space.values - 1 > LARGEST_SPAN:
+        if space.values - 1 > MAX_STAIRCASE_STEPS:
             raise ParameterError(
-                f"mechanism staircase is for at most {LARGEST_SPAN} steps, and space {space.tag} has "
+                f"mechanism staircase is for at most {MAX_STAIRCASE_STEPS} steps, and space {space.tag} has "
                 f"{space.values - 1}; use geometric or fewer steps"
             )
         return cls(space.values - 1, epsilon, delta, space.has_null)
@@ -364,8 +361,8 @@ def _ramp(m: FloatArray, width: int) -> FloatArray:
 def _table(span: int, width: int, epsilon: float, delta: float, nullable: bool) -> BoxTable:
     """Return the integers whose exact loss is within a budget."""
     elsewhere = span + width * nullable
-    with localcontext(DIGITS):
-        share = (1 - Decimal(delta)) / (width * Decimal(min(epsilon, _MAX_EPSILON)).exp() + elsewhere)
+    with localcontext(LOSS_CONTEXT):
+        share = (1 - Decimal(delta)) / (width * Decimal(min(epsilon, MAX_DECIMAL_EPSILON)).exp() + elsewhere)
         # Rounded up: a larger low weight loses less privacy.
         low = max(1, math.ceil(share * WORD))
     table = BoxTable(span, width, low, nullable)

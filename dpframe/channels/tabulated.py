@@ -24,14 +24,13 @@ from dpframe.accounting.finite import FiniteLoss
 from dpframe.channels.base import WRITTEN_METRICS, Channel, IntArray, Mechanism, distances, register
 from dpframe.errors import ParameterError
 from dpframe.noise.keystream import ColumnStream
-from dpframe.noise.tables import ChannelTable, integer_weights
+from dpframe.noise.tables import WORD, ChannelTable, integer_weights
 from dpframe.spaces import Space
 from dpframe.spaces.arrays import FloatArray
 
 Weights = tuple[tuple[int, ...], ...]
 
-WORD = 1 << 64
-LARGEST_TABLE = 256
+MAX_STORED_CODES = 256
 """Most codes of a channel whose table is stored."""
 
 MOST_CONDITION = 1e10
@@ -88,8 +87,8 @@ class Tabulated(WrittenLaws, Mechanism):
 
     def __post_init__(self) -> None:
         kind = "positive integer" if self.min_weight else "whole"
-        if not isinstance(self.table, list | tuple) or not 1 <= len(self.table) <= LARGEST_TABLE:
-            raise ParameterError(f"table must be a list of 1 to {LARGEST_TABLE} laws, one per input")
+        if not isinstance(self.table, list | tuple) or not 1 <= len(self.table) <= MAX_STORED_CODES:
+            raise ParameterError(f"table must be a list of 1 to {MAX_STORED_CODES} laws, one per input")
         rows = tuple(_read_law(law, len(self.table)) for law in self.table)
         for position, law in enumerate(rows):
             is_valid = len(law) == len(rows) and all(type(w) is int and w >= self.min_weight for w in law)
@@ -196,7 +195,7 @@ class Exponential(MetricChannel):
     @classmethod
     def calibrate(cls, space: Space, epsilon: float, delta: float) -> Exponential:
         """Make the mechanism for a space's distances."""
-        check_size(space, LARGEST_TABLE, cls.tag)
+        check_size(space, MAX_STORED_CODES, cls.tag)
         epsilon, delta = check_epsilon(epsilon), check_delta(delta)
         return cls(exponential_weights(space.metric, space.size, epsilon, delta), epsilon, delta, space.metric)
 
@@ -294,9 +293,9 @@ class Matrix(Tabulated):
             (a zero next to a non-zero is an infinite loss at δ = 0), and the matrix can be inverted.
         """
         rows = _probabilities(matrix)
-        if rows.shape[0] != rows.shape[1] or len(rows) > LARGEST_TABLE:
+        if rows.shape[0] != rows.shape[1] or len(rows) > MAX_STORED_CODES:
             raise ParameterError(
-                f"matrix must be square, with a row per input and a column per output, of at most {LARGEST_TABLE} "
+                f"matrix must be square, with a row per input and a column per output, of at most {MAX_STORED_CODES} "
                 "codes, as a released column stays in its space; dpframe.channels.RectangularMatrix takes any other"
             )
         table = law_weights(rows)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from dpframe.accounting.bisection import bisected
 from dpframe.accounting.budget import check_delta, check_epsilon
-from dpframe.channels.tabulated import LARGEST_TABLE, Matrix, check_size
+from dpframe.channels.tabulated import MAX_STORED_CODES, Matrix, check_size
 from dpframe.errors import ParameterError
 from dpframe.spaces import Space, as_space
 from dpframe.spaces.arrays import FloatArray
@@ -18,7 +18,7 @@ from dpframe.spaces.arrays import FloatArray
 Utility = Callable[[Any, Any], float]
 """Maps a value and a candidate to the benefit of releasing the candidate for the value."""
 
-_MAX_LOG_RATIO = 40.0
+_MAX_UTILITY_LOG_RATIO = 40.0
 """Largest log-ratio of two weights of one input: 64 bits resolve it."""
 
 
@@ -59,7 +59,7 @@ def exponential(
     [[0.665, 0.212, 0.09], [0.245, 0.576, 0.245], [0.09, 0.212, 0.665]]
     """
     value_space = as_space(space)
-    check_size(value_space, LARGEST_TABLE, "exponential")
+    check_size(value_space, MAX_STORED_CODES, "exponential")
     epsilon, delta = check_epsilon(epsilon), check_delta(delta)
     scores, logs = _scores(value_space, utility), _logs(value_space, base)
     # The largest range of a row bounds the log-ratio of its weights.
@@ -80,7 +80,7 @@ def exponential(
             return None
         return matrix if matrix.loss.delta(epsilon) <= delta else None
 
-    rate = bisected(lambda rate: _loses(laws(rate), epsilon, delta), 0.0, _MAX_LOG_RATIO / width, 1e-12)
+    rate = bisected(lambda rate: _loses(laws(rate), epsilon, delta), 0.0, _MAX_UTILITY_LOG_RATIO / width, 1e-12)
     for step in range(40):
         # The rate of floats may miss the exact loss by rounding; each attempt lowers it twice as far.
         matrix = make_matrix(rate * (1 - 2.0 ** (step - 44)) if step else rate)

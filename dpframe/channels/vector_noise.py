@@ -14,18 +14,18 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from dataclasses import dataclass, field
-from decimal import Context, Decimal, localcontext
+from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 
-from dpframe.accounting.budget import round_down, round_up
+from dpframe.accounting.budget import LOSS_CONTEXT, round_down, round_up
 from dpframe.accounting.loss import NullFlagLoss, PrivacyLoss, RatioLoss, pure_rate
 from dpframe.channels.base import (
-    FINEST,
     LARGEST_MATRIX,
+    MAX_WORD_EPSILON,
     SAFE,
     Channel,
     CodeFunction,
@@ -44,7 +44,7 @@ from dpframe.spaces.arrays import FloatArray
 from dpframe.spaces.ball import Ball
 from dpframe.spaces.base import forwarded
 
-CHUNK = 1 << 14
+VECTOR_CHUNK_ROWS = 1 << 14
 """Rows that are unpacked at once."""
 
 
@@ -94,10 +94,8 @@ class BallChannel(Channel):
         raise ParameterError("vectors are not inverted as a whole; ask for mean or mean_curve")
 
 
-_PLANES = 2
+_VECTOR_PLANES = 2
 """Planes of words for each coordinate, whether its table needs both or not."""
-
-_DIGITS = Context(prec=60)
 
 
 class VectorChannel(BallChannel):
@@ -115,7 +113,7 @@ class VectorChannel(BallChannel):
 
     def _exponent(self, steps: int) -> Decimal:
         """Return the log-ratio of vectors whose codes are ``steps`` apart in ℓ1, rounded up."""
-        with localcontext(_DIGITS):
+        with localcontext(LOSS_CONTEXT):
             return (Decimal(self.table.rate) * steps + self.ball.length * Decimal(self.table.log_spread)) / SAFE
 
     @cached_property
@@ -126,7 +124,7 @@ class VectorChannel(BallChannel):
     @cached_property
     def blanket(self) -> float:
         """γ ≥ e^(−aΔ₁/2)·(2√α/(1 + α))^d, rounded down."""
-        with localcontext(_DIGITS):
+        with localcontext(LOSS_CONTEXT):
             half = (-Decimal(self.table.rate) / 2).exp()
             middle = (2 * half / (1 + half * half)) ** self.ball.length
             rounding_factor = (-self.ball.length * Decimal(self.table.log_spread)).exp()
@@ -139,19 +137,19 @@ class VectorChannel(BallChannel):
 
     def blanket_beside(self, flag: ResponseTable) -> float:
         """Return P(null | vector) for null plus the mass that every law shares with the centre's, rounded down."""
-        with localcontext(_DIGITS):
+        with localcontext(LOSS_CONTEXT):
             keep, flip = Decimal(flag.keep), Decimal(flag.threshold)
             shared_mass = min(keep * (-self._exponent(self.ball.from_centre)).exp(), flip)
             return round_down((flip + shared_mass) * SAFE / (1 << flag.bits))
 
     def _sample(self, codes: IntArray, stream: ColumnStream, first_row: int, out: IntArray) -> None:
-        for start in range(0, len(codes), CHUNK):
-            part = self.ball.within(np.asarray(codes[start : start + CHUNK], dtype=np.uint64))
+        for start in range(0, len(codes), VECTOR_CHUNK_ROWS):
+            part = self.ball.within(np.asarray(codes[start : start + VECTOR_CHUNK_ROWS], dtype=np.uint64))
             fields = np.ascontiguousarray(self.ball.unpack(part).T)
             for i, coordinate in enumerate(fields):
                 # A fixed number of planes: the words of a coordinate do not depend on the size of the table.
-                self.table.sample(coordinate, stream.skip(_PLANES * i), first_row + start, coordinate)
-            out[start : start + CHUNK] = self.ball.pack(fields.T)
+                self.table.sample(coordinate, stream.skip(_VECTOR_PLANES * i), first_row + start, coordinate)
+            out[start : start + VECTOR_CHUNK_ROWS] = self.ball.pack(fields.T)
 
     def weights(self, code: int) -> tuple[list[int], int]:
         """Return P(y | code) for all y as integers over a total, up to 4,097 vectors."""
@@ -286,7 +284,7 @@ def _fitting(ball: Ball, parts: tuple[tuple[int, float], ...]) -> GeometricTable
     """
     log_spread = 0.0
     for _ in range(50):
-        rate = FINEST / ball.last
+        rate = MAX_WORD_EPSILON / ball.last
         for steps, max_loss in parts:
             # All coordinates' roundings count against the loss, in exact fractions.
             max_rate = (Fraction(max_loss) * (1 - Fraction(1, 10**12)) - ball.length * Fraction(log_spread)) / steps

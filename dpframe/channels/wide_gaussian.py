@@ -33,14 +33,14 @@ from dpframe.channels.base import Channel, CodeFunction, IntArray, Mechanism, re
 from dpframe.errors import ParameterError
 from dpframe.noise.gaussian import GaussianTable, gaussian_table
 from dpframe.noise.keystream import ColumnStream
-from dpframe.noise.tables import CHUNK, ResponseTable
+from dpframe.noise.tables import RESPONSE_CHUNK_ROWS, ResponseTable
 from dpframe.spaces import Space
 from dpframe.spaces.arrays import FloatArray
 
 _EPSILON_FACTOR = 1 - 1e-12
 """Share of ε for which a step is made, so that rounding never puts its loss above ε."""
 
-_MAX_RAISES, _RAISE_MARGIN = 20, 1e-5
+_MAX_RAISES, _PROOF_MARGIN = 20, 1e-5
 """Most raises of σ² until its law provably lies under a curve, and the margin beyond the need of each proof."""
 
 
@@ -102,11 +102,11 @@ def least_table(sigma2: float, limit: Step, cost: Callable[[GaussianTable], Step
         if noise_cost.mu <= limit.mu:
             return table
         # μ² is nearly in inverse proportion to σ²; the margin makes the next proof succeed.
-        sigma2 *= (noise_cost.mu / limit.mu) ** 2 * (1 + _RAISE_MARGIN)
+        sigma2 *= (noise_cost.mu / limit.mu) ** 2 * (1 + _PROOF_MARGIN)
     return None
 
 
-LARGEST_SPAN = 1 << 20
+MAX_WIDE_GAUSSIAN_STEPS = 1 << 20
 """Most steps: surrogates are checked at all codes."""
 
 _ROOM_SD = 7.0
@@ -127,7 +127,7 @@ _CLASSES_PER_SD = 16.0
 _MAX_CLASSES = 4_096
 """Most classes of released codes."""
 
-_MIN_SMOOTH_SIGMA = 64.0
+_MIN_NORMAL_SIGMA = 64.0
 """Least σ at which the law is the normal law to ten digits, with its first correction (Euler and Maclaurin)."""
 
 
@@ -156,7 +156,7 @@ class WideGaussian(GaussianMechanism):
     releases_outside_bounds: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        self._check_span(self.span, LARGEST_SPAN)
+        self._check_span(self.span, MAX_WIDE_GAUSSIAN_STEPS)
         _ = self.table
 
     @classmethod
@@ -167,10 +167,10 @@ class WideGaussian(GaussianMechanism):
                 f"mechanism gaussian is for numbers and times, and space {space.tag} has no values beyond its ends; "
                 "use laplace, square_wave or optimal"
             )
-        if space.size - 1 > LARGEST_SPAN:
+        if space.size - 1 > MAX_WIDE_GAUSSIAN_STEPS:
             raise ParameterError(
-                f"mechanism gaussian is for at most {LARGEST_SPAN} steps, and space {space.tag} has {space.size - 1}; "
-                "use laplace or fewer steps"
+                f"mechanism gaussian is for at most {MAX_WIDE_GAUSSIAN_STEPS} steps, and space {space.tag} has "
+                f"{space.size - 1}; use laplace or fewer steps"
             )
         return (space.size - 1,)
 
@@ -219,12 +219,12 @@ class WideGaussian(GaussianMechanism):
         return round_down(Fraction(flag.threshold, 1 << flag.bits) * (1 + Fraction(self.blanket)))
 
     def _sample(self, codes: IntArray, stream: ColumnStream, first_row: int, out: IntArray) -> None:
-        for start in range(0, len(codes), CHUNK):
-            part = codes[start : start + CHUNK].astype(np.int64)
+        for start in range(0, len(codes), RESPONSE_CHUNK_ROWS):
+            part = codes[start : start + RESPONSE_CHUNK_ROWS].astype(np.int64)
             part += self.table.sample(stream, 0, len(part), first_row + start)
             part += self.room
             # Clipping changes 3e-12 of the draws, which surrogates ignore.
-            out[start : start + CHUNK] = np.clip(part, 0, self.outputs - 1)
+            out[start : start + RESPONSE_CHUNK_ROWS] = np.clip(part, 0, self.outputs - 1)
 
     def weights(self, code: int) -> tuple[list[int], int]:
         """Return the weights of all released codes, from the tables."""
@@ -245,14 +245,14 @@ class WideGaussian(GaussianMechanism):
 
     def _below(self, steps: IntArray) -> FloatArray:
         """Return P(Z < step) of the noise."""
-        if self.sigma < _MIN_SMOOTH_SIGMA:
+        if self.sigma < _MIN_NORMAL_SIGMA:
             return np.asarray(self._running[0][np.clip(steps + self.room, 0, 2 * self.room + 1)])
         z = np.asarray((steps - 0.5) / self.sigma)
         return np.asarray(_ndtr(z) + z * _density(z) / (24 * self.sigma**2))
 
     def _summed(self, steps: IntArray) -> FloatArray:
         """Return Σ_{j < step} P(Z < j)."""
-        if self.sigma < _MIN_SMOOTH_SIGMA:
+        if self.sigma < _MIN_NORMAL_SIGMA:
             inside = np.clip(steps + self.room, 0, 2 * self.room + 1)
             return np.asarray(self._running[1][inside] + np.maximum(steps - self.room - 1, 0))
         z = np.asarray((steps - 1) / self.sigma)
@@ -274,7 +274,7 @@ class WideGaussian(GaussianMechanism):
     @cached_property
     def _moments(self) -> tuple[float, float]:
         """Variance and fourth moment of the noise."""
-        if self.sigma >= _MIN_SMOOTH_SIGMA:
+        if self.sigma >= _MIN_NORMAL_SIGMA:
             return self.sigma**2, 3 * self.sigma**4
         square = np.arange(-self.room, self.room + 1.0) ** 2
         return float(self._density @ square), float(self._density @ square**2)
@@ -337,7 +337,7 @@ class WideGaussian(GaussianMechanism):
 
     def expected_error(self, space: Space | None = None) -> float:
         """Return E|Y − x| in grid steps, which is equal for all values."""
-        if self.sigma >= _MIN_SMOOTH_SIGMA:
+        if self.sigma >= _MIN_NORMAL_SIGMA:
             return math.sqrt(2 / math.pi) * self.sigma
         return float(self._density @ np.abs(np.arange(-self.room, self.room + 1.0)))
 

@@ -14,10 +14,10 @@ import numpy as np
 from dpframe.accounting.bisection import bisected
 from dpframe.accounting.budget import round_down
 from dpframe.accounting.finite import FiniteLoss
-from dpframe.channels.base import FINEST, CodeFunction, IntArray, Mechanism, beside_edges, register
+from dpframe.channels.base import MAX_WORD_EPSILON, CodeFunction, IntArray, Mechanism, beside_edges, register
 from dpframe.errors import ParameterError, check_whole
 from dpframe.noise.keystream import ColumnStream
-from dpframe.noise.tables import CHUNK, WORD, AliasTable
+from dpframe.noise.tables import RESPONSE_CHUNK_ROWS, WORD, AliasTable
 from dpframe.spaces import Space
 from dpframe.spaces.arrays import FloatArray
 
@@ -82,7 +82,7 @@ def _calibrated(size: int, epsilon: float, delta: float) -> tuple[float, tuple[i
         excess = law[::-1] - math.exp(min(epsilon, _MAX_EXPONENT)) * law
         return float(np.maximum(excess, 0).sum() / law.sum()) <= delta
 
-    high = 2 * (FINEST + 1) / size
+    high = 2 * (MAX_WORD_EPSILON + 1) / size
     rate = high if fits(high) else bisected(fits, 0.0, high, 1e-15 * high)
     for attempt in range(40):
         weights = _ring_weights(size, rate) if rate > 0 else ()
@@ -158,12 +158,12 @@ class WrappedGeometric(Mechanism):
         return round_down(Fraction(self.size * min(self._steps), WORD))
 
     def _sample(self, codes: IntArray, stream: ColumnStream, first_row: int, out: IntArray) -> None:
-        n, size = min(CHUNK, len(codes)), np.int32(self.size)
+        n, size = min(RESPONSE_CHUNK_ROWS, len(codes)), np.int32(self.size)
         words, index, limit = np.empty(n, np.uint64), np.empty(n, np.uint64), np.empty(n, np.uint64)
         noise, shifted = np.empty(n, np.int32), np.empty(n, np.int32)
         reader = stream.reader(0, first_row)
-        for start in range(0, len(codes), CHUNK):
-            part = codes[start : start + CHUNK]
+        for start in range(0, len(codes), RESPONSE_CHUNK_ROWS):
+            part = codes[start : start + RESPONSE_CHUNK_ROWS]
             k = len(part)
             w, d, y = words[:k], noise[:k], shifted[:k]
             reader.fill(w.view(np.uint8))
@@ -173,7 +173,7 @@ class WrappedGeometric(Mechanism):
             np.subtract(d, size, out=y)
             # Of s and s − K the right one is the smaller that is not negative, or as unsigned numbers the smaller.
             np.minimum(d.view(np.uint32), y.view(np.uint32), out=y.view(np.uint32))
-            np.copyto(out[start : start + CHUNK], y, casting="unsafe")
+            np.copyto(out[start : start + RESPONSE_CHUNK_ROWS], y, casting="unsafe")
 
     def law(self, code: int) -> FloatArray:
         """Return P(y | code), shape (size,)."""

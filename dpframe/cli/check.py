@@ -19,7 +19,8 @@ from dpframe.plan.plan import Plan
 from dpframe.spaces import Real, Space
 from dpframe.tables.inputs import open_input
 
-REFUTED = 1
+REFUTED_EXIT_CODE = 1
+"""Exit code of a refuted claim."""
 
 
 def audit(
@@ -40,7 +41,7 @@ def audit(
         typer.echo(str(report))
     # Scripts stop at the exit code, and need not read the report.
     if not report.ok:
-        raise typer.Exit(REFUTED)
+        raise typer.Exit(REFUTED_EXIT_CODE)
 
 
 def check(
@@ -76,7 +77,7 @@ def check(
     report = checked(typed_table.read(table.names), release_plan, tried=declared is None)
     typer.echo(to_options_text(str(report)))
     if report.refused:
-        raise typer.Exit(REFUTED)
+        raise typer.Exit(REFUTED_EXIT_CODE)
 
 
 def _to_decimal_space(space: Space) -> Space:

@@ -23,7 +23,7 @@ import typer
 from dpframe.api import verbs
 from dpframe.api.expectation import expected
 from dpframe.api.targets import TargetPlans, check_alone
-from dpframe.cli.check import audit, check
+from dpframe.cli.check import REFUTED_EXIT_CODE, audit, check
 from dpframe.cli.demo import demo
 from dpframe.cli.estimate import estimate
 from dpframe.cli.groups import EXAMPLE, GroupedCommands, GroupedOptions
@@ -44,7 +44,7 @@ from dpframe.cli.query import query
 from dpframe.cli.record import record, with_record
 from dpframe.cli.shared import AsJson, Dataset, LedgerFile, open_account, option
 from dpframe.cli.spaces import spaces
-from dpframe.cli.stopping import restore_interrupt
+from dpframe.cli.stopping import STOPPED_EXIT_CODE, restore_interrupt
 from dpframe.cli.synthesize import synthesize
 from dpframe.cli.terminal import progress, to_one_line
 from dpframe.cli.vertical import app as vertical_app
@@ -79,7 +79,7 @@ app = typer.Typer(
 app.add_typer(ledger_app, name="ledger")
 app.add_typer(vertical_app, name="vertical")
 
-REFUTED, BAD_INPUT, OVERDRAWN, FAULT, STOPPED = 1, 2, 3, 70, 130
+BAD_INPUT_EXIT_CODE, OVERDRAWN_EXIT_CODE, FAULT_EXIT_CODE = 2, 3, 70
 
 
 def _print_version(is_requested: bool) -> None:
@@ -395,7 +395,7 @@ def verify(
     for failure in certificate.failures:
         typer.echo(f"dpframe: {source}: {' '.join(failure.split())}", err=True)
     if not certificate.ok:
-        raise typer.Exit(REFUTED)
+        raise typer.Exit(REFUTED_EXIT_CODE)
 
 
 app.command(epilog="Example: dpframe spaces people.parquet --output spaces.json")(spaces)
@@ -425,18 +425,19 @@ def main(arguments: list[str] | None = None) -> None:
         restore_interrupt()
         code = commands()(arguments, standalone_mode=False)
         # Typer ends an interrupted command with this code, and without a message.
-        if code == STOPPED:
+        if code == STOPPED_EXIT_CODE:
             raise KeyboardInterrupt
         sys.exit(code if isinstance(code, int) else 0)
     except DpframeError as error:
         _fail(
-            to_options_text(" ".join(str(error).split())), OVERDRAWN if isinstance(error, BudgetExceeded) else BAD_INPUT
+            to_options_text(" ".join(str(error).split())),
+            OVERDRAWN_EXIT_CODE if isinstance(error, BudgetExceeded) else BAD_INPUT_EXIT_CODE,
         )
     except (KeyboardInterrupt, typer.Abort):
         _fail(
             "stopped; nothing was written. Under a ledger it may be paid for: the same command again "
             "costs nothing more",
-            STOPPED,
+            STOPPED_EXIT_CODE,
         )
     # The reader of a pipe, such as head, may have enough of the output: no error.
     except BrokenPipeError:
@@ -444,17 +445,17 @@ def main(arguments: list[str] | None = None) -> None:
     except Exception as error:
         # Some versions of typer pass the system's error on for a path that no file can have.
         if isinstance(error, UnicodeEncodeError) and any(map(_is_unwritable, arguments or sys.argv[1:])):
-            _fail("an argument holds a character that no file's name can have; write it anew", BAD_INPUT)
+            _fail("an argument holds a character that no file's name can have; write it anew", BAD_INPUT_EXIT_CODE)
         format_message = getattr(error, "format_message", None)
         if format_message is not None:
             context = getattr(error, "ctx", None)
             # Without arguments the help is all there is to say.
             if context is not None and format_message() == context.get_help():
                 typer.echo(format_message(), err=True)
-                sys.exit(BAD_INPUT)
-            _fail(f"{format_message().removesuffix('.')}; see {_command_name(context)} --help", BAD_INPUT)
+                sys.exit(BAD_INPUT_EXIT_CODE)
+            _fail(f"{format_message().removesuffix('.')}; see {_command_name(context)} --help", BAD_INPUT_EXIT_CODE)
         # The message of another library may quote a value of the data: only its kind is shown.
-        _fail(f"internal error ({type(error).__name__}); please report it", FAULT)
+        _fail(f"internal error ({type(error).__name__}); please report it", FAULT_EXIT_CODE)
 
 
 def _command_name(context: Any) -> str:

@@ -12,7 +12,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-STOPPED = 130
+STOPPED_EXIT_CODE = 130
+"""Exit code of a command that was interrupted."""
 
 
 def _is_command() -> bool:
@@ -26,7 +27,7 @@ def _is_command() -> bool:
 def _stop(*_: Any) -> None:
     # Python's own output and exit may need modules that are half loaded.
     os.write(2, b"dpframe: stopped; nothing was read or written\n")
-    os._exit(STOPPED)
+    os._exit(STOPPED_EXIT_CODE)
 
 
 def restore_interrupt() -> None:

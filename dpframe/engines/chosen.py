@@ -21,7 +21,7 @@ from dpframe.errors import FileError, ParameterError
 from dpframe.noise.keystream import U64
 from dpframe.tables.persons import Candidates, Counts, PersonChoice, PersonRows
 
-_BLOCK = 64
+_BLOCK_ROWS = 64
 """Rows of a block, for each of which the number of rows before it is stored (limit of memory)."""
 
 
@@ -53,7 +53,7 @@ class RowCounts:
     @cached_property
     def _blocks(self) -> Counts:
         counts = np.frombuffer(zlib.decompress(self.packed_counts), np.uint8)
-        return np.pad(counts, (0, -len(counts) % _BLOCK)).reshape(-1, _BLOCK)
+        return np.pad(counts, (0, -len(counts) % _BLOCK_ROWS)).reshape(-1, _BLOCK_ROWS)
 
     @cached_property
     def _rows_before_blocks(self) -> U64:
@@ -72,7 +72,7 @@ class RowCounts:
 
     def new_places(self, rows: U64) -> U64:
         """Return the positions of some rows in the release before shuffling, repeated by their counts."""
-        block, position = np.divmod(self._positions_of(rows), _BLOCK)
+        block, position = np.divmod(self._positions_of(rows), _BLOCK_ROWS)
         # Cumulative sums of few blocks, and not of all rows of the table.
         distinct_blocks, block_indices = np.unique(block, return_inverse=True)
         ends = np.cumsum(self._blocks[distinct_blocks], axis=1, dtype=np.uint64)

@@ -96,7 +96,7 @@ class SealedSpill:
 T = TypeVar("T", bound=EngineTable)
 D = TypeVar("D")
 
-BUCKET_ROWS = 1 << 18
+WORKER_BUCKET_ROWS = 1 << 18
 """Approximate number of rows of a bucket, which one worker orders in memory (limit of memory)."""
 
 
@@ -286,7 +286,7 @@ def run_first_pass(table: EngineTable, ready: Ready, spill: SealedSpill | None =
     plan, key = ready.plan, ready.key
     form: OutputForm = table.form(plan)
     # Powers of two: the first bits of a row's shuffle word are the number of its bucket.
-    bits = ((plan.sample or table.n) // BUCKET_ROWS).bit_length()
+    bits = ((plan.sample or table.n) // WORKER_BUCKET_ROWS).bit_length()
     work = Work(plan, form, bits, max(1, (table.n - 1).bit_length()), Selection(plan, key, table.n), key)
     tables = Tables(plan, key)
     task = work.first_pass if spill is None else partial(spill.first_pass, work)

@@ -13,7 +13,7 @@ import pyarrow as pa
 from dpframe.engines.work import Pieces
 from dpframe.errors import ColumnError, FileError
 from dpframe.noise.keystream import U64, derived_key
-from dpframe.tables.files import BATCH_ROWS
+from dpframe.tables.files import READ_BATCH_ROWS
 from dpframe.tables.frames import ArrowFrame, PandasFrame
 from dpframe.tables.inputs import open_input
 from dpframe.tables.metadata import arrow_metadata
@@ -97,7 +97,7 @@ class ParquetReader:
         path, keys, group, rows = part
         table = replace(self.table, files=((Path(path), keys),), n=rows, groups=(group,))
         # In batches, as a row group may be larger than the memory of a worker.
-        for batch in table.batches(self.names, BATCH_ROWS, self.plain):
+        for batch in table.batches(self.names, READ_BATCH_ROWS, self.plain):
             frame = ArrowFrame(pa.table(batch))
             yield frame, first
             first += frame.n

@@ -174,10 +174,12 @@ class EngineTable(ABC):
     def person_counts(self, person: str, rows: int, key: bytes) -> npt.NDArray[np.uint8]:
         """Return the count of each row: workers find candidates, and the driver chooses."""
         check_places(self.by_id)
-        choice = PersonChoice(rows, key, max(1, -(-self.n // persons.AT_ONCE)))
+        choice = PersonChoice(rows, key, max(1, -(-self.n // persons.PERSON_CHUNK_ROWS)))
         person_table, task = self.only([person], [person]), partial(find_candidates, person, choice)
         return choice.counts(
-            self.n, lambda turn: check_candidates(person_table.results(partial(task, turn)), self.n), persons.AT_ONCE
+            self.n,
+            lambda turn: check_candidates(person_table.results(partial(task, turn)), self.n),
+            persons.PERSON_CHUNK_ROWS,
         )
 
     def of_persons(self, person: str, counts: npt.NDArray[np.uint8]) -> Self:

@@ -29,7 +29,7 @@ from dpframe.spaces.base import affine_map, numbers_of
 from dpframe.spaces.stretches import first_codes, given_instant, has_one_reading
 from dpframe.spaces.times import CALENDAR
 
-MOST_VALUES = 4097
+MAX_UNBINNED_VALUES = 4097
 """Largest number of values of a column that enters a joint without bins (limit of memory)."""
 
 
@@ -393,9 +393,9 @@ def bin_edges(column: Column, bins: int | Sequence[Any]) -> tuple[tuple[int, ...
     space = column.space
     size = space.values
     if isinstance(bins, int | np.integer):
-        if isinstance(bins, bool) or not 1 <= bins <= max(size, MOST_VALUES):
+        if isinstance(bins, bool) or not 1 <= bins <= max(size, MAX_UNBINNED_VALUES):
             raise ParameterError(
-                f"bins must be from 1 to {min(size, MOST_VALUES)} for column {column.name!r}, or bounds"
+                f"bins must be from 1 to {min(size, MAX_UNBINNED_VALUES)} for column {column.name!r}, or bounds"
             )
         edges = np.unique(np.rint(np.linspace(0, size, min(int(bins), size) + 1)).astype(np.int64))
     elif isinstance(bins, Iterable) and not isinstance(bins, str | Set):
@@ -493,7 +493,7 @@ def make_axis(column: Column, bins: int | Sequence[Any] | None, zone: str | None
             f"column {column.name!r} holds {column.space.noun}, which are not counted as values; ask for "
             f"{column.space.instead}"
         )
-    listed = column.space.is_listed or column.space.size <= MOST_VALUES
+    listed = column.space.is_listed or column.space.size <= MAX_UNBINNED_VALUES
     if bins is None:
         if not listed:
             raise ParameterError(

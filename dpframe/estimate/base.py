@@ -33,7 +33,7 @@ from dpframe.spaces.arrays import FloatArray, IntArray
 from dpframe.spaces.base import affine_map
 from dpframe.spaces.stretches import shares_its_step
 
-_MIN_VARIANCE = float(np.finfo(np.float64).tiny)
+_MIN_FLOAT_VARIANCE = float(np.finfo(np.float64).tiny)
 """Smallest variance (limit): squares of numbers below 1e-154 underflow to 0, and no standard error is 0."""
 
 Bins = Mapping[str, int | Sequence[Any]]
@@ -241,11 +241,11 @@ class Reading:
             values, covariance = np.where(np.isfinite(values), values, np.nan), np.full(covariance.shape, np.inf)
         scales = np.array(statistic.scales)
         values, covariance = values * scales + statistic.shift, covariance * np.outer(scales, scales)
-        covariance += np.diag(np.where(np.diag(covariance) > 0, 0.0, _MIN_VARIANCE))
+        covariance += np.diag(np.where(np.diag(covariance) > 0, 0.0, _MIN_FLOAT_VARIANCE))
         if table_moments is None:
             return values, covariance, "rows"
         table_values = np.atleast_1d(table_moments[0])
-        table_variances = np.maximum(np.atleast_1d(table_moments[1]), _MIN_VARIANCE)
+        table_variances = np.maximum(np.atleast_1d(table_moments[1]), _MIN_FLOAT_VARIANCE)
         population_covariance = np.zeros_like(covariance)
         population_moments = statistic.known(evidence, 1.0) if target == "population" else None
         if population_moments is not None:

@@ -30,7 +30,7 @@ from dpframe.estimate.evidence.number_law import NumberLaw
 from dpframe.estimate.results import Ends, Excess
 from dpframe.inference.cells import Cells, fit_cells
 from dpframe.inference.inferred import Inferred, Measured
-from dpframe.inference.number_counts import UNLIKELY, bounds_of_counts, number_counts, odds_of_two_values
+from dpframe.inference.number_counts import MIN_REPORTED_CHANCE, bounds_of_counts, number_counts, odds_of_two_values
 from dpframe.inference.ranges import significant_range
 from dpframe.inference.steps import is_on_steps
 from dpframe.observe.quantiles import NORMAL_QUANTILE
@@ -95,7 +95,7 @@ TWO_VALUES_DISTANCE = 5.0
 Among thirteen counts with a spike at 0, in fifty real tables, ten have a mean below that where they are not 0.
 """
 
-POINT_WIDTH = 1e-9
+BOUND_CELL_WIDTH = 1e-9
 """Width of a cell, as a part of a bound's distance from the mean, up to which it holds but the bound (tolerance)."""
 
 FARTHEST_DISTANCE = 1e150
@@ -149,15 +149,15 @@ class Counts:
         missing values.
         """
         starts, stops = ends[:-1], ends[1:]
-        is_bound = (np.abs(starts - 1) <= POINT_WIDTH) & (np.abs(stops - 1) <= POINT_WIDTH)
+        is_bound = (np.abs(starts - 1) <= BOUND_CELL_WIDTH) & (np.abs(stops - 1) <= BOUND_CELL_WIDTH)
         is_cut = (starts < 1) & (stops > 1) & ~is_bound
         # Rows of a cell that the bound cuts follow the tail's law from where the cell begins, unless it is too wide.
         is_wide = is_cut & (starts < 0.5)
         first = float(np.where(is_cut & ~is_wide, starts, 1.0).min())
-        part = np.where(is_wide, (stops - 1) / np.maximum(stops - starts, POINT_WIDTH), 1.0)
+        part = np.where(is_wide, (stops - 1) / np.maximum(stops - starts, BOUND_CELL_WIDTH), 1.0)
         starts = np.where(is_wide, 1.0, starts)
         # Stretches: cells within the bound, and those of each doubling beyond it.
-        doubling = np.where(starts < first, 0.0, 1 + np.floor(np.log2(np.maximum(starts, 1.0)) + POINT_WIDTH))
+        doubling = np.where(starts < first, 0.0, 1 + np.floor(np.log2(np.maximum(starts, 1.0)) + BOUND_CELL_WIDTH))
         is_near = (starts >= first / 2) & (starts < REMOTE_DISTANCE) & ~is_bound
         groups = [is_near & (doubling == one) for one in np.unique(doubling[is_near])]
         stretches = np.array([[starts[cells].min(), stops[cells].max()] for cells in groups]).reshape(-1, 2)
@@ -483,7 +483,7 @@ class Tails:
     @property
     def may_be_others(self) -> bool:
         """Whether the counts do not speak for two values where the bounds are 0 and 1."""
-        return self.upper.doubt**2 > UNLIKELY
+        return self.upper.doubt**2 > MIN_REPORTED_CHANCE
 
     @property
     def share(self) -> float:
@@ -538,7 +538,7 @@ class Tails:
     @property
     def may_matter(self) -> bool:
         """Whether rows beyond the bounds may add more than a fifth to the variance."""
-        return self._chance_of_matter > UNLIKELY
+        return self._chance_of_matter > MIN_REPORTED_CHANCE
 
     @property
     def matter(self) -> bool:

@@ -33,10 +33,10 @@ from dpframe.release.reader import Source
 from dpframe.spaces import Space
 from dpframe.spaces.arrays import FloatArray
 
-MOST_CELLS = 1_000
+MAX_COVARIANCE_CELLS = 1_000
 """Cells up to which covariances are formed; with more cells, only rows count (limit of time)."""
 
-UNLIKELY = 1e-6
+MIN_COUNTS_PROBABILITY = 1e-6
 """Probability of counts given the rows below which they are another table's (tolerance)."""
 
 BEYOND_USE = 1e3
@@ -56,7 +56,7 @@ def cell_counts_of(axis: Axis, inferred: Inferred, parts: bool = False) -> Obser
 
     Counts between edges within cells are added up to whole cells. With ``parts``, they stay counts of parts of cells.
     """
-    if axis.cells > MOST_CELLS or axis.name not in inferred.columns:
+    if axis.cells > MAX_COVARIANCE_CELLS or axis.name not in inferred.columns:
         return None
     limit = dict(inferred.thresholds).get(axis.name, -math.inf)
     records = [record for record in inferred.measured if record.column == axis.name]
@@ -285,7 +285,7 @@ class ColumnEvidence:
         for a covariance, or if they are too narrow for rows without a fit.
         """
         (axis,) = question.axes
-        counts = self._count(axis) if axis.cells <= MOST_CELLS and axis.inverts else np.zeros(0)
+        counts = self._count(axis) if axis.cells <= MAX_COVARIANCE_CELLS and axis.inverts else np.zeros(0)
         if counts.sum() < 1:
             return None
         estimates, covariance = rows_by_cell(axis, counts, self._weight, self._sampling)
@@ -327,7 +327,7 @@ class ColumnEvidence:
         return self._laws[key]
 
     def _warn_if_unlikely(self, axis: Axis, probability: float) -> bool:
-        if probability >= UNLIKELY:
+        if probability >= MIN_COUNTS_PROBABILITY:
             return False
         self._inconsistent_columns.add(axis.name)
         warn(

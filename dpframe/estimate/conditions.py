@@ -19,7 +19,7 @@ from dpframe.channels.set_channel import Levels
 from dpframe.errors import ParameterError
 from dpframe.estimate.axes import Axis, BinnedAxis, make_axis
 from dpframe.estimate.evidence.law import Law
-from dpframe.estimate.measured_tables import FEW_VALUES
+from dpframe.estimate.measured_tables import MAX_EXACT_FIT_VALUES
 from dpframe.estimate.sets import SetColumn
 from dpframe.estimate.surrogates import UNPACKED, Batches, Surrogates, own_squares, pieces
 from dpframe.observe.overlap import overlap_cells
@@ -72,7 +72,7 @@ class ValueCondition:
     def axis(self) -> Axis:
         """Axis whose cells lie inside or outside of a stretch; a column of many values has bins between their ends."""
         space = self.column.space
-        if space.is_listed or space.size <= FEW_VALUES:
+        if space.is_listed or space.size <= MAX_EXACT_FIT_VALUES:
             return make_axis(self.column, None)
         return BinnedAxis(self.column, self._cuts, ())
 

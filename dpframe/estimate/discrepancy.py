@@ -39,14 +39,14 @@ narrower, but half of the counts of three dependent columns are missed; with .3 
 MOST_DIRECTIONS = 80
 """Largest number of products of both columns' bases; with more, Φ has no products (limit of time)."""
 
-MARGIN_SWEEPS = 3
+DRAWN_MARGIN_SWEEPS = 3
 """Number of sweeps over the margins of a drawn pair, or over the pairs of a drawn joint (tolerance)."""
 
 CONDITIONING_STEPS, LARGEST_STEP = 6, 0.5
 """Number of Gauss–Newton steps towards the counts, and the largest change of a log odds in one step, because slopes
 change with larger steps (tolerance)."""
 
-FEWEST_ROWS = 0.05
+MIN_VARIANCE_ROWS = 0.05
 """Smallest number of rows of a cell in variances (tolerance)."""
 
 RARE_CELL_SE = 1.5
@@ -66,10 +66,10 @@ def chance_within_margins(counts: FloatArray) -> FloatArray:
     Fienberg and Holland 1975, section 2.5); sampled rows have Var λ = 1/H. ``counts`` have the shape
     (…, cells of each column).
     """
-    cells = np.maximum(counts, FEWEST_ROWS)
+    cells = np.maximum(counts, MIN_VARIANCE_ROWS)
     first, second = cells.sum(axis=-1, keepdims=True), cells.sum(axis=-2, keepdims=True)
-    other_cells = np.maximum(cells.sum(axis=(-1, -2), keepdims=True) - first - second + cells, FEWEST_ROWS)
-    sides = 1 / np.maximum(first - cells, FEWEST_ROWS) + 1 / np.maximum(second - cells, FEWEST_ROWS)
+    other_cells = np.maximum(cells.sum(axis=(-1, -2), keepdims=True) - first - second + cells, MIN_VARIANCE_ROWS)
+    sides = 1 / np.maximum(first - cells, MIN_VARIANCE_ROWS) + 1 / np.maximum(second - cells, MIN_VARIANCE_ROWS)
     return np.asarray(1 / (1 / cells + sides + 1 / other_cells))
 
 
@@ -261,7 +261,7 @@ class Discrepancy:
         targets = sums + (counts.reshape(draws, -1) @ moments - sums) @ gain.T
         weights = 1 / np.maximum(np.diag(prior_covariance + noise_covariance), 1e-12)
         residual = targets - tables.reshape(draws, -1) @ moments
-        for _ in range(MARGIN_SWEEPS):
+        for _ in range(DRAWN_MARGIN_SWEEPS):
             jacobian = moments.T @ _slopes_within_margins(tables, directions)
             # The cut-off prevents huge steps along nearly collinear directions.
             steps = (np.linalg.pinv(jacobian, rcond=1e-4) @ residual[:, :, None])[:, :, 0]
@@ -295,7 +295,7 @@ def _slopes_within_margins(law: FloatArray, directions: FloatArray) -> FloatArra
     """Return slopes of a distribution along directions with fixed margins, shape (draws, cells, directions)."""
     centred = directions.reshape(1, *law.shape[1:], -1)
     weights = law[..., None]
-    for _ in range(MARGIN_SWEEPS):
+    for _ in range(DRAWN_MARGIN_SWEEPS):
         for axis in (1, 2):
             sums = np.maximum(weights.sum(axis=axis, keepdims=True), 1e-9)
             centred = centred - (weights * centred).sum(axis=axis, keepdims=True) / sums
@@ -304,7 +304,7 @@ def _slopes_within_margins(law: FloatArray, directions: FloatArray) -> FloatArra
 
 def to_margins(counts: FloatArray, margins: Sequence[FloatArray]) -> FloatArray:
     """Return draws of a pair's counts scaled to draws of both columns' counts."""
-    for _ in range(MARGIN_SWEEPS):
+    for _ in range(DRAWN_MARGIN_SWEEPS):
         for axis, margin in ((2, margins[0]), (1, margins[1])):
             sums = counts.sum(axis=axis)
             counts = counts * np.expand_dims(margin / np.maximum(sums, 1e-9), axis)

@@ -15,7 +15,7 @@ from itertools import combinations
 import numpy as np
 
 from dpframe.estimate.discrepancy import DEGREES, LOG_ODDS_LIMIT, rank_basis
-from dpframe.estimate.posterior import FEWEST_ROWS, INTERACTION_LOG_ODDS_SD, WITHIN_BIN_SLOPE_SD, TableDraws
+from dpframe.estimate.posterior import INTERACTION_LOG_ODDS_SD, PSEUDO_ROWS, WITHIN_BIN_SLOPE_SD, TableDraws
 from dpframe.estimate.synthetic import nearest_of
 from dpframe.estimate.table_column import TableColumn
 from dpframe.estimate.tables.mixture import Mixture, mean_mixture
@@ -106,7 +106,7 @@ def _interaction_weights(draws: TableDraws, cells: Sequence[IntArray], generator
             first, second = (place for place in triple if place != shifted)
             sizes = draws.columns[first].cells, draws.columns[second].cells
             shifts = generator.standard_t(DEGREES, sizes) * INTERACTION_LOG_ODDS_SD
-            counts = np.asarray(np.bincount(cells[shifted], minlength=draws.columns[shifted].cells) + FEWEST_ROWS)
+            counts = np.asarray(np.bincount(cells[shifted], minlength=draws.columns[shifted].cells) + PSEUDO_ROWS)
             ranks = rank_basis(counts)[:, :1].sum(axis=1)
             tilts += shifts[cells[first], cells[second]] * ranks[cells[shifted]]
     return np.asarray(np.exp(np.clip(tilts, -LOG_ODDS_LIMIT, LOG_ODDS_LIMIT)))

@@ -17,7 +17,7 @@ from dpframe.estimate.count_estimates import CountEstimates
 from dpframe.estimate.function_estimates import FunctionEstimates
 from dpframe.estimate.not_found import NOT_FOUND, asked_by_another, warn_of_nan
 from dpframe.estimate.plot import draw
-from dpframe.estimate.posterior import DRAWS
+from dpframe.estimate.posterior import TABLE_DRAWS
 from dpframe.estimate.results import RESULTS, Results
 from dpframe.estimate.surrogates import Codes
 from dpframe.estimate.synthetic import LOUD, Synthesizer, check_rows, make_generator
@@ -368,7 +368,7 @@ class Estimates(CountEstimates, FunctionEstimates):
         names = [name for name in self.plan.names if name not in self._source.missing]
         if columns is not None:
             names = column_names(columns, "columns")
-        tables = self._sample_tables(names, check_whole(copies, "copies", 2, DRAWS), "table")
+        tables = self._sample_tables(names, check_whole(copies, "copies", 2, TABLE_DRAWS), "table")
         self._describe_draws(tables, names)
         return SyntheticCopies(tables.table(draw, self._synthesizer.text) for draw in range(tables.table_count))
 

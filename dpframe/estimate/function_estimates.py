@@ -18,7 +18,7 @@ from dpframe.estimate.functions import PROBE_ROWS, DrawnTables, describe_weaknes
 from dpframe.estimate.independence import measure_dependence
 from dpframe.estimate.not_found import NOT_FOUND, reasons, warn_of_nan
 from dpframe.estimate.number_estimates import NumberEstimates
-from dpframe.estimate.posterior import DRAWS
+from dpframe.estimate.posterior import TABLE_DRAWS
 from dpframe.estimate.regression import Regression, fit_draws, formula_columns
 from dpframe.estimate.results import Results
 from dpframe.estimate.synthetic import midnight_codes
@@ -34,7 +34,7 @@ class FunctionEstimates(NumberEstimates):
         columns: str | Sequence[str] | None = None,
         *,
         target: str = "table",
-        draws: int = DRAWS,
+        draws: int = TABLE_DRAWS,
     ) -> Any:
         """Return any function of the table, with intervals.
 
@@ -99,7 +99,7 @@ class FunctionEstimates(NumberEstimates):
         weights: str | None = None,
         *,
         target: str = "population",
-        draws: int = DRAWS,
+        draws: int = TABLE_DRAWS,
     ) -> pd.DataFrame:
         """Return the coefficients of a regression, with intervals and p-values; statsmodels fits it.
 
@@ -349,7 +349,7 @@ class FunctionEstimates(NumberEstimates):
     def _sample_tables(self, names: Sequence[str], draws: int, target: str) -> DrawnTables:
         """Return draws of some columns; `ParameterError` for columns that cannot be drawn."""
         self._source.sampling(target)
-        draw_count = check_whole(draws, "draws", 2, DRAWS)
+        draw_count = check_whole(draws, "draws", 2, TABLE_DRAWS)
         if not names:
             raise ParameterError("name at least one column")
         for name in names:

@@ -27,7 +27,7 @@ from dpframe.spaces.arrays import FloatArray
 PROBE_ROWS = 1_000
 """Rows of random values on which a function is called to find the columns that it reads (limit of time)."""
 
-MOST_COLUMNS = 8
+MAX_COVERED_COLUMNS = 8
 """Number of columns above which a warning says that intervals cover less, as draws of many pairs contradict each other
 (tolerance)."""
 
@@ -145,7 +145,7 @@ class DrawnTables:
         They are too many columns, columns that no table counts, or nearly equal columns.
         """
         weaknesses: dict[str, Any] = {}
-        if len(self.draws.names) > MOST_COLUMNS:
+        if len(self.draws.names) > MAX_COVERED_COLUMNS:
             weaknesses["many_columns"] = len(self.draws.names)
         tables = self.draws.model.tables
         varied_columns = [n for n, column in zip(self.draws.names, self.draws.columns, strict=True) if column.cells > 1]

@@ -32,11 +32,11 @@ and twice it change pairs of made baskets and of a grocer's by up to 0.4 standar
 With half of it nine tenths of the 95 % intervals of a grocer's frequent pairs cover the true share.
 """
 
-RARE = 0.75
+DEVIATION_POWER = 0.75
 """Power of the expected share to which deviations are proportional: rare pairs deviate by larger factors (tuned;
 half and twice it change pairs of made baskets and of a grocer's by up to 0.8 and 0.5 standard errors)."""
 
-BEYOND = 1.41
+OBSERVED_SHARE_HALF_WIDTH_SE = 1.41
 """Half-width around the observed share that an interval must cover, in standard errors, for 92 % coverage of each pair
 (tuned; half and twice it change widths of pairs of made baskets by up to −50 and 100 %).
 
@@ -44,7 +44,7 @@ On nine kinds of baskets 95 % or more of the intervals cover, in every class of 
 Without it 79 and 74 % do for measured pairs more than five times as frequent as independent ones, and 60 % for others.
 """
 
-_MIN_VARIANCE = 1e-12
+_MIN_PAIR_VARIANCE = 1e-12
 """Smallest variance, and smallest divisor (tolerance)."""
 
 _MAX_CACHED_FITS = 8
@@ -67,8 +67,8 @@ def pool_pairs(
     """
     low, high = np.minimum(*places), np.maximum(*places)
     at = low * items - low * (low + 1) // 2 + high - low - 1
-    precision = 1 / np.maximum(table.variances[at] / n**2, _MIN_VARIANCE)
-    row_precision = np.where(np.isfinite(rows[1]), 1 / np.maximum(rows[1], _MIN_VARIANCE), 0.0)
+    precision = 1 / np.maximum(table.variances[at] / n**2, _MIN_PAIR_VARIANCE)
+    row_precision = np.where(np.isfinite(rows[1]), 1 / np.maximum(rows[1], _MIN_PAIR_VARIANCE), 0.0)
     row_shares = np.where(row_precision > 0, rows[0], 0.0)
     variances = 1 / (row_precision + precision)
     return variances * (row_shares * row_precision + table.counts[at] / n * precision), variances
@@ -98,22 +98,22 @@ def likely_pairs(
         return remember(_fits_by_digest, key, cached_fit, _MAX_CACHED_FITS)
     (s, v), (t, w) = ((np.clip(x, 0.0, 1.0), y) for x, y in (first, second))
     is_known = np.isfinite(spread)
-    precision = np.where(is_known, 1 / np.maximum(spread, _MIN_VARIANCE), 0.0)
+    precision = np.where(is_known, 1 / np.maximum(spread, _MIN_PAIR_VARIANCE), 0.0)
     values = np.where(is_known, seen, 0.0)
 
     def max_shares(errors: float) -> FloatArray:
         return np.minimum(s + errors * np.sqrt(v), t + errors * np.sqrt(w))
 
     # One factor for all pairs; its prior mean is 1.
-    factor_precision = 1 / max(alike**2, _MIN_VARIANCE)
+    factor_precision = 1 / max(alike**2, _MIN_PAIR_VARIANCE)
     weight = float(precision @ chance**2) + factor_precision
     factor = max((float(precision @ (values * chance)) + factor_precision) / weight, 0.0)
     expected = np.minimum(factor * chance, max_shares(1))
     support_variance = factor**2 * (t**2 * v + s**2 * w + v * w)
     # Supports below their noise may be as large as their errors: so may the share of their pair.
     level = np.sqrt(expected**2 + support_variance)
-    typical_level = float(level @ level) / max(float(level.sum()), _MIN_VARIANCE)
-    scales = level**RARE * typical_level ** (1 - RARE)
+    typical_level = float(level @ level) / max(float(level.sum()), _MIN_PAIR_VARIANCE)
+    scales = level**DEVIATION_POWER * typical_level ** (1 - DEVIATION_POWER)
     shifts, shift_variances = shrunk(
         np.where(is_known, seen - expected, np.nan),
         spread,
@@ -128,7 +128,9 @@ def likely_pairs(
     variance = shift_variances + (1 - gain) ** 2 * (chance**2 / weight + support_variance)
     upper_limits = np.maximum(max_shares(ONE_SIDED_QUANTILE), estimate)
     # An observation noisier than the largest possible share carries no information.
-    half_widths = np.where(is_known & (spread < upper_limits**2), BEYOND * np.sqrt(spread), np.inf)
+    half_widths = np.where(
+        is_known & (spread < upper_limits**2), OBSERVED_SHARE_HALF_WIDTH_SE * np.sqrt(spread), np.inf
+    )
     below = estimate - np.clip(values - half_widths, 0.0, estimate)
     above = np.clip(values + half_widths, estimate, upper_limits) - estimate
     shares_and_variances = estimate, np.maximum(variance, (np.maximum(below, above) / NORMAL_QUANTILE) ** 2)

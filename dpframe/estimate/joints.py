@@ -28,9 +28,16 @@ from dpframe.estimate.evidence.likelihood import bootstrap_errors, fit_joints, r
 from dpframe.estimate.evidence.number_law import NumberPair
 from dpframe.estimate.groups import INTERACTION_MEAN_SD, GroupMeans, cross_keys, fieller_means
 from dpframe.estimate.joint_domain import JointDomain
-from dpframe.estimate.measured_tables import FEW_VALUES, MeasuredTables
+from dpframe.estimate.measured_tables import MAX_EXACT_FIT_VALUES, MeasuredTables
 from dpframe.estimate.model import Model, Models
-from dpframe.estimate.noisy_rows import PAIR_LOG_ODDS_SD, contingency_table, crossed, drawn_of_many, of_noisy_rows
+from dpframe.estimate.noisy_rows import (
+    EMPTY_GROUP_SHARE,
+    PAIR_LOG_ODDS_SD,
+    contingency_table,
+    crossed,
+    drawn_of_many,
+    of_noisy_rows,
+)
 from dpframe.estimate.posterior import Posterior
 from dpframe.estimate.results import Answer, Ends, Question, Results
 from dpframe.estimate.table_column import BinMeans
@@ -75,7 +82,7 @@ The end belongs to the law that suits the question most, which may have heaps th
 ones and some with eight tenths of the rows in one value, 99 % of 344 intervals of counts of two conditions covered.
 """
 
-_MARGIN_SWEEPS = 60
+_SCALING_SWEEPS = 60
 """Sweeps of scaling to margins (tolerance)."""
 
 _PROFILE_STRETCHES = 16
@@ -88,9 +95,6 @@ effect below).
 On 74 pairs of eight tables at ε = 1: with none, .1 and .15 for the first the median error is .031, .037 and .042
 for .033, and .93, .99 and .99 of the intervals hold for .96.
 """
-
-_EMPTY_GROUP_SHARE = 1e-9
-"""Share of rows below which a group is empty (tolerance)."""
 
 _ROUNDING_SHARE = 1e-12
 """Share of rows below which a bound is 0 (tolerance)."""
@@ -431,7 +435,7 @@ class Joints:
         independent_joint = reduce(np.multiply.outer, (sums | margins).values())
         half = 0.5 / max(self._source.n, 1)
         # A single margin is met after one sweep; several disturb each other.
-        return fit_to_margins(cells + half * independent_joint, margins, _MARGIN_SWEEPS if len(margins) > 1 else 1)
+        return fit_to_margins(cells + half * independent_joint, margins, _SCALING_SWEEPS if len(margins) > 1 else 1)
 
     def _fit_rows(
         self,
@@ -519,7 +523,7 @@ class Joints:
         ]
         if not all(is_fitted):
             raise ParameterError(
-                f"column {names[is_fitted.index(False)]!r} is not of at most {FEW_VALUES} values, which "
+                f"column {names[is_fitted.index(False)]!r} is not of at most {MAX_EXACT_FIT_VALUES} values, which "
                 "method='model' needs; use 'em'"
             )
         model = self.models.around(names)
@@ -670,7 +674,7 @@ class Joints:
             everybody = shares.reshape(-1, len(bins.means)).sum(axis=0)
             for i, matrix in enumerate(onto):
                 shares = through(matrix, shares, i)
-            groups = shares + _EMPTY_GROUP_SHARE * everybody
+            groups = shares + EMPTY_GROUP_SHARE * everybody
             sums, rows = (cells @ (bins.means * bins.present) for cells in (groups, everybody)), groups @ bins.present
             of_groups, of_all = sums
             return np.asarray(
@@ -768,7 +772,7 @@ def _hidden_shares(fit_shares: FloatArray, max_shares: FloatArray) -> FloatArray
 
     A fit without rows may lack a heap; a fit with many rows has most of the heap.
     """
-    part = np.clip(fit_shares / np.maximum(max_shares, _EMPTY_GROUP_SHARE), 0.0, 1.0)
+    part = np.clip(fit_shares / np.maximum(max_shares, EMPTY_GROUP_SHARE), 0.0, 1.0)
     return np.asarray(np.maximum(max_shares - fit_shares, 0.0) * (1 - _FIT_GAP_SHARE * np.sqrt(part)))
 
 
@@ -782,7 +786,7 @@ def _scale_to_shares(sides: FloatArray, shares: FloatArray) -> FloatArray:
     # Half a row lets scaling fill a side that the fit leaves empty.
     rows, margins = float(sides.sum()), dict[tuple[int, ...], FloatArray]()
     margins |= {(place,): np.array([share, 1 - share]) for place, share in enumerate(shares.tolist())}
-    return fit_to_margins((sides + 0.5) / (rows + 0.5 * sides.size), margins, _MARGIN_SWEEPS) * rows
+    return fit_to_margins((sides + 0.5) / (rows + 0.5 * sides.size), margins, _SCALING_SWEEPS) * rows
 
 
 def _project_counts(counts: FloatArray, domain: JointDomain) -> FloatArray:

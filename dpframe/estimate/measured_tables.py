@@ -30,13 +30,13 @@ from dpframe.release.reader import Source
 COUNTED = ("one_way", "joint")
 """Kinds whose counts add up to the number of rows."""
 
-FEW_VALUES = 64
+MAX_EXACT_FIT_VALUES = 64
 """Values up to which an unmeasured column enters a fit value by value (limit of time)."""
 
 FINE_CELLS = 128
 """Cells of a number's distribution in a fit to only the rows (limit of time)."""
 
-UNLIKELY = 6.0
+MAX_TOTAL_DEVIATION_SD = 6.0
 """Standard deviations of a table's total beyond which the table is another release's (theory: 2e-9 of a normal law)."""
 
 
@@ -61,7 +61,9 @@ def _is_consistent(table: MeasuredTable, columns_by_name: Mapping[str, Column], 
         return False
     if shape != tuple(axis.cells for axis in _make_axes(table, columns)):
         return False
-    return abs(float(table.counts.sum()) - rows) <= UNLIKELY * math.sqrt(measure.sigma2 * table.counts.size)
+    return abs(float(table.counts.sum()) - rows) <= MAX_TOTAL_DEVIATION_SD * math.sqrt(
+        measure.sigma2 * table.counts.size
+    )
 
 
 def _has_ascending_starts(starts: tuple[int, ...] | None, column: Column) -> bool:
@@ -209,7 +211,7 @@ class MeasuredTables:
         coarse = next((one.axis(column.name) for one in tables if len(one.columns) > 1), None)
         one_ways = [one for one in tables if len(one.columns) == 1]
         if coarse is None and not one_ways:
-            if column.space.size <= FEW_VALUES:
+            if column.space.size <= MAX_EXACT_FIT_VALUES:
                 axis: Axis = ListedAxis(column)
                 return TableColumn(axis, np.arange(axis.cells), np.full(axis.cells, 1 / axis.cells))
             if not column.space.is_numeric or column.space.is_listed:

@@ -12,7 +12,7 @@ import numpy as np
 
 from dpframe.estimate.axes import NoiseBlock, make_axis
 from dpframe.estimate.evidence.likelihood import expectation_maximization
-from dpframe.estimate.measured_tables import FEW_VALUES, MeasuredTables
+from dpframe.estimate.measured_tables import MAX_EXACT_FIT_VALUES, MeasuredTables
 from dpframe.estimate.surrogates import count_classes, count_joints, joint_cells
 from dpframe.estimate.table_column import tilt_to_mean
 from dpframe.estimate.tables.fit import TableFit, remembered_fit
@@ -60,7 +60,7 @@ class Models:
     @cached_property
     def of_few_values(self) -> list[str]:
         """Columns of few values."""
-        return self._columns_up_to(FEW_VALUES)
+        return self._columns_up_to(MAX_EXACT_FIT_VALUES)
 
     def _columns_up_to(self, values: float) -> list[str]:
         columns, missing = self.tables.source.plan.columns, self.tables.source.missing

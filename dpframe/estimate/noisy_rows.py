@@ -38,7 +38,7 @@ independent columns, 0.8 % of the cells of Adult's pairs err by more than five s
 do, and errors of ordinary pairs do not change.
 """
 
-_EMPTY_GROUP_SHARE = 1e-9
+EMPTY_GROUP_SHARE = 1e-9
 """Share of rows below which a group is empty (tolerance)."""
 
 
@@ -131,7 +131,7 @@ def drawn_of_many(sides: FloatArray, noise: float, counted: Counted) -> float:
     variance = 1 / (1 / max(float(interaction_variance(sides, 3, _TRIPLE_LOG_ODDS_SD).flat[0]), 1e-300) + 1 / noise**2)
     for pair in combinations(places, 2):
         pair_sides = sides.sum(axis=tuple(place for place in places if place not in pair))
-        part = min(rows_met / max(float(pair_sides.flat[0]), _EMPTY_GROUP_SHARE), 1.0)
+        part = min(rows_met / max(float(pair_sides.flat[0]), EMPTY_GROUP_SHARE), 1.0)
         variance += part**2 * float(interaction_variance(pair_sides, 2, PAIR_LOG_ODDS_SD).flat[0])
     rows = max(float(sides.sum()), 1.0)
     margins = [sides.sum(axis=tuple(axis for axis in places if axis != place)) / rows for place in places]

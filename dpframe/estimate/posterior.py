@@ -20,8 +20,8 @@ import numpy as np
 
 from dpframe.estimate.discrepancy import (
     DEGREES,
+    DRAWN_MARGIN_SWEEPS,
     LOG_ODDS_LIMIT,
-    MARGIN_SWEEPS,
     Discrepancy,
     gamma_about,
     rank_basis,
@@ -39,13 +39,13 @@ from dpframe.estimate.tables.tables import Evidence
 from dpframe.observe.noisy_counts import NoisyCounts, pool, pool_one_ways
 from dpframe.spaces.arrays import FloatArray
 
-DRAWS = 40
+TABLE_DRAWS = 40
 """Number of draws of a table (limit of time); the relative error of their variance is a fifth."""
 
-STARTS = 2
+REFITTED_STARTS = 2
 """Number of the fit's starts that are refitted to each copy (limit of time); their mean has less noise than one."""
 
-FEWEST_ROWS = 0.05
+PSEUDO_ROWS = 0.05
 """Number of rows added to a cell before logarithms or ratios of counts (tolerance)."""
 
 MOST_MOVE = 3.0
@@ -112,13 +112,13 @@ class TableDraws:
         self.columns = [model.columns[name] for name in names]
         places = model.places(names)
         mixture = model.fit.mixture
-        self.each = min(mixture.fits, STARTS)
+        self.each = min(mixture.fits, REFITTED_STARTS)
         # The starts of one copy are consecutive, so that a slice of refits belongs to one draw.
-        starts = [mixture.fit(start % mixture.fits) for start in range(DRAWS * self.each)]
+        starts = [mixture.fit(start % mixture.fits) for start in range(TABLE_DRAWS * self.each)]
         self.starts = [Mixture(one.weights, tuple(one.laws[place] for place in places)) for one in starts]
         self.evidence = among(model.evidence, places)
         generator = self.generator("copies")
-        self.copies = [self.evidence.replicate(generator) for _ in range(DRAWS)]
+        self.copies = [self.evidence.replicate(generator) for _ in range(TABLE_DRAWS)]
         self.mixtures = refit_mixtures(self.evidence, self.copies, self.starts)
 
     @cached_property
@@ -140,7 +140,7 @@ class TableDraws:
         for name, column in zip(self.names, self.columns, strict=True):
             law = self.model.tables.law(name) if column.law is not None else None
             if law is not None:
-                noise = self.generator("law", name).standard_normal((DRAWS, len(law.rows))) @ law.root.T
+                noise = self.generator("law", name).standard_normal((TABLE_DRAWS, len(law.rows))) @ law.root.T
                 shares_by_column[name] = np.array(
                     [_monotone_shares(rows, law.bins, self.rows) for rows in self._central_counts(law) + noise]
                 )
@@ -182,17 +182,17 @@ class TableDraws:
         """
         all_places, steps = self.model.places([self.names[place] for place in places]), self.model.fit.steps
         steps_of_columns = Steps({tuple(sorted(places)): steps.odds(all_places)}, steps.common, steps.larger)
-        fitted, min_share = self.model.fit.joint(all_places), FEWEST_ROWS / self.rows
+        fitted, min_share = self.model.fit.joint(all_places), PSEUDO_ROWS / self.rows
 
         def joints(evidence: Sequence[Evidence], mixtures: Sequence[Mixture]) -> FloatArray:
-            groups = [mixtures[draw * self.each : (draw + 1) * self.each] for draw in range(DRAWS)]
+            groups = [mixtures[draw * self.each : (draw + 1) * self.each] for draw in range(TABLE_DRAWS)]
             fits = (
                 TableFit(copy_evidence, mean_mixture(group), steps_of_columns)
                 for copy_evidence, group in zip(evidence, groups, strict=True)
             )
             return np.array([fit.joint(places) if len(places) == 2 else fit.mixture.joint(places) for fit in fits])
 
-        refits, starts = joints(self.copies, self.mixtures), joints([self.evidence] * DRAWS, self.starts)
+        refits, starts = joints(self.copies, self.mixtures), joints([self.evidence] * TABLE_DRAWS, self.starts)
         moves = np.log((refits + min_share) / (starts + min_share))
         moves = np.clip(moves - moves.mean(axis=0), -MOST_MOVE, MOST_MOVE)
         return np.asarray(fitted * np.exp(moves))
@@ -267,7 +267,7 @@ class TableDraws:
         for columns in {tuple(sorted(table.columns)) for table in self.evidence.measured if len(table.columns) > 2}:
             count_tables = [pool(evidence.seen(columns)) for evidence in (self.evidence, *self.copies)]
             counts, noise_variances = np.array([table.counts for table in count_tables[1:]]), count_tables[0].variances
-            joint_draws = np.array([self._draw_joint(columns, draw) for draw in range(DRAWS)])
+            joint_draws = np.array([self._draw_joint(columns, draw) for draw in range(TABLE_DRAWS)])
             prior_variances = np.array(
                 [interaction_variance(joint, 3, INTERACTION_LOG_ODDS_SD) for joint in joint_draws]
             )
@@ -291,7 +291,7 @@ class TableDraws:
         generator = self.generator("joint", places, draw)
         if places not in self._laws_by_columns:
             self._laws_by_columns[places] = self._move_fit(places)
-        law = self._laws_by_columns[places][draw] * self.rows + FEWEST_ROWS
+        law = self._laws_by_columns[places][draw] * self.rows + PSEUDO_ROWS
         pairs: dict[tuple[int, ...], FloatArray] = {
             pair: self.pairs[places[pair[0]], places[pair[1]]][draw] for pair in combinations(range(len(places)), 2)
         }
@@ -308,9 +308,9 @@ class TableDraws:
                 ranks = rank_basis(law.sum(axis=other_axes))[:, :1].sum(axis=1)
                 tilt = shift * np.expand_dims(ranks, other_axes)
                 law = law * np.exp(np.clip(tilt, -LOG_ODDS_LIMIT, LOG_ODDS_LIMIT))
-        law = fit_to_margins(law, pairs, MARGIN_SWEEPS)
+        law = fit_to_margins(law, pairs, DRAWN_MARGIN_SWEEPS)
         variances = interaction_variance(law, 3, INTERACTION_LOG_ODDS_SD)
-        return fit_to_margins(gamma_about(law, variances, generator), pairs, MARGIN_SWEEPS)
+        return fit_to_margins(gamma_about(law, variances, generator), pairs, DRAWN_MARGIN_SWEEPS)
 
     def shifted_column(self, triple: Sequence[int]) -> int | None:
         """Return the column that an interaction of three shifts: the ordered column of most cells, or None."""
@@ -329,7 +329,7 @@ class TableDraws:
         if all_places in self.tables:
             return np.asarray(self.tables[all_places][draw])
         return fit_to_margins(
-            self._draw_joint(all_places, draw), {c: t[draw] for c, t in self.tables.items()}, MARGIN_SWEEPS
+            self._draw_joint(all_places, draw), {c: t[draw] for c, t in self.tables.items()}, DRAWN_MARGIN_SWEEPS
         )
 
     def sums(self, weights: Mapping[str, FloatArray]) -> FloatArray:
@@ -340,7 +340,7 @@ class TableDraws:
         """
         order = [self.names.index(name) for name in weights]
         draws_of_sums = []
-        for draw in range(DRAWS):
+        for draw in range(TABLE_DRAWS):
             joint = self.joint(draw)
             for place, name in enumerate(self.names):
                 joint = np.moveaxis(
@@ -364,11 +364,11 @@ class TableDraws:
         squares = (within + (codes - of_bins[column.bins]) ** 2) * has_value
         sums = self.sums({**groups, name: np.array([codes, has_value, squares])})
         all_rows = ((column_shares @ codes) / (column_shares @ has_value)).reshape(-1, *[1] * len(groups))
-        rows = np.maximum(sums[..., 1], 0.0) + FEWEST_ROWS
+        rows = np.maximum(sums[..., 1], 0.0) + PSEUDO_ROWS
         sampling_errors = np.sqrt(np.maximum(sums[..., 2], 0.0)) / np.maximum(rows, 1.0)
         sampling_errors = sampling_errors * self.generator("means", name).standard_normal(sampling_errors.shape)
         # A group without rows gets the overall mean.
-        return np.asarray((sums[..., 0] + FEWEST_ROWS * all_rows) / rows + sampling_errors - all_rows)
+        return np.asarray((sums[..., 0] + PSEUDO_ROWS * all_rows) / rows + sampling_errors - all_rows)
 
     def counts(self, parts: Mapping[str, FloatArray]) -> FloatArray:
         """Return draws of the number of rows that meet a condition on every column, shape (draws,).
@@ -377,21 +377,21 @@ class TableDraws:
         is drawn from the column's own evidence; the joint draws are scaled to these margins.
         """
         sides = self.sums({name: np.array([part, 1 - part]) for name, part in parts.items()})
-        sides = np.maximum(sides, 0.0) + FEWEST_ROWS
+        sides = np.maximum(sides, 0.0) + PSEUDO_ROWS
         # The margins of one condition disturb the margins of the others, so that sweeps repeat.
-        for _ in range(MARGIN_SWEEPS):
+        for _ in range(DRAWN_MARGIN_SWEEPS):
             for axis, (name, part) in enumerate(parts.items(), start=1):
                 estimate_and_error = self.met(name, part)
                 if estimate_and_error is not None:
                     # The purpose seeds the generator, so that all sweeps scale to equal counts.
-                    noise = self.generator("margin", name).standard_normal(DRAWS)
+                    noise = self.generator("margin", name).standard_normal(TABLE_DRAWS)
                     condition_counts = np.clip(estimate_and_error[0] + estimate_and_error[1] * noise, 0.0, self.rows)
                     other_axes = tuple(at for at in range(1, sides.ndim) if at != axis)
                     ratio = np.stack([condition_counts, self.rows - condition_counts], axis=1) / np.maximum(
                         sides.sum(axis=other_axes), 1e-9
                     )
                     sides = sides * np.expand_dims(ratio, other_axes)
-        return np.clip(sides.reshape(DRAWS, -1)[:, 0], 0.0, self.rows)
+        return np.clip(sides.reshape(TABLE_DRAWS, -1)[:, 0], 0.0, self.rows)
 
     def met(self, name: str, part: FloatArray) -> tuple[float, float] | None:
         """Return the number of rows that meet a condition on one column, and its error, by the column's own counts.
@@ -453,7 +453,7 @@ class TableDraws:
         scales = (WITHIN_BIN_LOG_ODDS_SD + leaps) / math.sqrt(2)  # odds of two parts differ by two shifts
         shifts = scales * generator.standard_t(DEGREES, expected.shape)
         rows = expected * np.exp(np.clip(shifts, -LOG_ODDS_LIMIT, LOG_ODDS_LIMIT))
-        for _ in range(2 * MARGIN_SWEEPS):
+        for _ in range(2 * DRAWN_MARGIN_SWEEPS):
             rows *= (all_parts * bin_counts.sum(axis=1) / np.maximum(rows.sum(axis=2), 1e-9))[:, :, None]
             rows *= bin_counts / np.maximum(rows.sum(axis=0), 1e-9)
         return np.asarray((rows - expected)[: len(parts)])
@@ -482,7 +482,7 @@ class ConditionedDraws(TableDraws):
                 shares = column.shares if column.is_cut else self.evidence.one_ways[place]
                 smoothed = shares * rows + 0.5
                 expected = channel @ (smoothed / smoothed.sum())
-                counts = generator.multinomial(rows, expected / expected.sum(), DRAWS).astype(np.float64)
+                counts = generator.multinomial(rows, expected / expected.sum(), TABLE_DRAWS).astype(np.float64)
                 shares_by_column[name] = np.array([RowsLaw.of(channel, replicate).shares for replicate in counts])
         return shares_by_column
 

@@ -41,13 +41,13 @@ Term = Mapping[str, tuple[Power, int]]
 Feature = tuple[str, int]
 """Key of a factor: a column's name, and the power of its function."""
 
-CHUNK = 1 << 15
+SURROGATE_CHUNK_ROWS = 1 << 15
 """Number of rows whose surrogates are in memory at a time (limit of memory)."""
 
 UNPACKED = 1 << 13
 """Number of rows whose item bits, or coordinates, are unpacked at a time (limit of memory)."""
 
-LARGEST_TABLE = 1 << 20
+MAX_TABULATED_CODES = 1 << 20
 """Largest number of codes for which a surrogate is tabulated; otherwise it is evaluated by row (limit of memory)."""
 _MAX_CODES_PER_ROW = 4
 """Number of codes per evaluated row above which a surrogate is not tabulated yet (limit of time)."""
@@ -72,7 +72,7 @@ def own_squares(table: Any, population: Any, sampling: float) -> Any:
     return (1 - sampling) * table + sampling * population
 
 
-def pieces(batches: Batches, size: int = CHUNK) -> Iterator[Codes]:
+def pieces(batches: Batches, size: int = SURROGATE_CHUNK_ROWS) -> Iterator[Codes]:
     """Yield rows in pieces that fit in a cache."""
     for codes in batches:
         for start in range(0, len(next(iter(codes.values()))), size):
@@ -268,7 +268,7 @@ class Surrogates:
         def values(true_codes: npt.NDArray[Any]) -> FloatArray:
             return function(true_codes, power)
 
-        if mechanism.outputs > LARGEST_TABLE:
+        if mechanism.outputs > MAX_TABULATED_CODES:
             return mechanism.surrogate_at(values, codes)
         if key not in self._tables:
             self._rows[key] = self._rows.get(key, 0) + len(codes)
@@ -316,8 +316,11 @@ def _iterate_weighted(columns: Mapping[str, Column], batches: Batches) -> Iterat
     """Yield codes in pieces that fit in a cache, with their multiplicity: 1 for several columns or many codes."""
     name, *other_names = columns
     size = columns[name].mechanism.outputs
-    if other_names or size > LARGEST_TABLE:
-        yield from ((part, np.ones(len(part[name]))) for part in pieces(batches, CHUNK // max(len(columns) // 2, 1)))
+    if other_names or size > MAX_TABULATED_CODES:
+        yield from (
+            (part, np.ones(len(part[name])))
+            for part in pieces(batches, SURROGATE_CHUNK_ROWS // max(len(columns) // 2, 1))
+        )
         return
     counts = np.zeros(size, dtype=np.int64)
     for codes in batches:

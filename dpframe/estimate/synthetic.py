@@ -45,7 +45,7 @@ from dpframe.plan.rules import BoundRule
 from dpframe.release.reader import SYNTHETIC, Source
 from dpframe.spaces.arrays import FloatArray, IntArray
 
-CHUNK = 16_384
+SYNTHETIC_CHUNK_ROWS = 16_384
 """Number of rows whose classes are drawn at once, so that their weights stay in cache (limit of memory)."""
 
 TABLE_CELLS = 4_096
@@ -139,8 +139,8 @@ def _draw_classes(
         else:
             tables.append((like, code))
     weights, classes = mixture.weights.astype(np.float32), np.zeros(len(codes[0]), dtype=np.int64)
-    for start in range(0, len(classes), CHUNK):
-        rows = slice(start, start + CHUNK)
+    for start in range(0, len(classes), SYNTHETIC_CHUNK_ROWS):
+        rows = slice(start, start + SYNTHETIC_CHUNK_ROWS)
         masses = np.broadcast_to(weights, (len(classes[rows]), len(weights)))
         for table, place in tables:
             masses = masses * table[place[rows]]
@@ -176,7 +176,7 @@ MOST_LAW_CELLS = 1 << 24
 """Largest number of entries of a column's distributions, by class and released class, with which draws condition on
 released values (limit of memory)."""
 
-MOST_LISTED = 4_097
+MAX_FITTED_VALUES = 4_097
 """Largest number of values of a column outside the mixture whose distribution is fitted (limit of time)."""
 
 MOST_HEARD = 100
@@ -531,7 +531,7 @@ class Synthesizer:
                 f"column {column.name!r} holds {column.space.noun}, of which no rows are drawn; mean_curve estimates "
                 f"it, and release.drop(columns=[{column.name!r}]).dp.synthesize() draws the others"
             )
-        if column.space.size > MOST_LISTED:
+        if column.space.size > MAX_FITTED_VALUES:
             raise ParameterError(
                 f"column {column.name!r} has {column.space.size:,} values, too many to draw from; release it in fewer"
             )

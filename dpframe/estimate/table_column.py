@@ -11,7 +11,7 @@ from dpframe.estimate.axes import Axis
 from dpframe.estimate.evidence.combine import project
 from dpframe.estimate.evidence.number_law import NumberLaw
 from dpframe.observe.noisy_counts import NoisyCounts
-from dpframe.plan.measuring import BINS
+from dpframe.plan.measuring import JOINT_NUMBER_BINS
 from dpframe.spaces.arrays import FloatArray, IntArray
 
 STEEPEST = 200.0
@@ -139,7 +139,7 @@ def _bin_slopes(joint: FloatArray, bin_shares: FloatArray, middles: FloatArray, 
 # Numbers: bins of a fine one-way, and a sum
 
 
-def quantile_bins(counts: FloatArray, has_null: bool = False, most: int = BINS) -> IntArray:
+def quantile_bins(counts: FloatArray, has_null: bool = False, most: int = JOINT_NUMBER_BINS) -> IntArray:
     """Return the bin of every cell of a number's noisy one-way: runs of about equal shares; null has its own bin.
 
     >>> quantile_bins(np.array([1.0, 1.0, 6.0, 1.0, 1.0, -0.4, 2.0]), most=3)

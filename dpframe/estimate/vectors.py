@@ -43,7 +43,7 @@ BANDS = ("band_lower", "band_upper")
 POSITION = "position"
 """Name of the index level of coordinates, or of points of the grid."""
 
-DRAWS = 40_000
+DEVIATION_DRAWS = 40_000
 """Number of draws for the quantile of the largest deviation; the standard error of its level is 0.1 % (tolerance)."""
 
 
@@ -65,7 +65,7 @@ def largest_deviations(basis: FloatArray, covariances: FloatArray, level: float)
 
     The generator has a fixed seed, so that a band is a function of the release.
     """
-    draws, quantiles = np.random.default_rng(0).standard_normal((DRAWS, covariances.shape[-1])).T, []
+    draws, quantiles = np.random.default_rng(0).standard_normal((DEVIATION_DRAWS, covariances.shape[-1])).T, []
     for covariance in covariances:
         if not np.isfinite(covariance).all():
             quantiles.append(math.inf)

@@ -34,7 +34,7 @@ from dpframe.spaces.cells import ball_of, cell_count, is_cut
 if TYPE_CHECKING:
     import pandas as pd
 
-MOST_CELLS = 1_024
+MAX_FORECAST_VALUES = 1_024
 """Most values of a column with a marginal; a joint is forecast up to the square of this number (limit of time)."""
 
 NOTHING = "share: no information"
@@ -159,7 +159,7 @@ class Forecast:
         yield from (("joint", pair) for pair in combinations(listed, 2))
         for group in self.groups:
             # Pairs of a group are among the pairs of columns already.
-            if len(group.names) > 2 and set(group.names) <= set(listed) and group.space.size <= MOST_CELLS**2:
+            if len(group.names) > 2 and set(group.names) <= set(listed) and group.space.size <= MAX_FORECAST_VALUES**2:
                 yield "joint", group.names
         for statistic in ("mean", "support", "mean curve"):
             fits = STATISTICS[statistic].fits
@@ -323,7 +323,9 @@ class Statistic:
 def has_cells(column: Any) -> bool:
     """Return whether a column has a marginal to forecast; codes beyond the bounds have no share."""
     return (
-        column.space.size <= MOST_CELLS and not column.space.code_words and not column.mechanism.releases_outside_bounds
+        column.space.size <= MAX_FORECAST_VALUES
+        and not column.space.code_words
+        and not column.mechanism.releases_outside_bounds
     )
 
 

@@ -18,7 +18,7 @@ from dpframe.spaces.arrays import FloatArray
 Edge = int | float
 Places = npt.NDArray[np.intp]
 
-_POINT_WIDTH = 1e-12
+_SINGLE_NUMBER_WIDTH = 1e-12
 """Width of a cell of floats that contains a single number, in parts of this number (tolerance)."""
 
 
@@ -122,7 +122,7 @@ class RunSums:
 def is_single_float(start: Any, stop: Any) -> Any:
     """Return whether a cell of floats, or each of several cells, contains a single number."""
     # Halved: the difference of two floats may be beyond all floats.
-    return stop / 2 - start / 2 < _POINT_WIDTH / 2 * abs(start)
+    return stop / 2 - start / 2 < _SINGLE_NUMBER_WIDTH / 2 * abs(start)
 
 
 def largest_number(start: float, stop: float, is_whole: bool) -> float:

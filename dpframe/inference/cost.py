@@ -34,7 +34,7 @@ from dpframe.noise.keystream import ColumnStream
 from dpframe.totals.counts import noisy
 from dpframe.totals.least_noise import CLEAREST, COARSEST, FAINTEST, least_noise
 
-RARE = 50
+RARE_VALUE_ROWS = 50
 """Inference finds values in at least one of this many rows, if half of M² is enough (tuned; effect not measured)."""
 LEAST_SHARE, MOST_SHARE = 0.05, 0.5
 """Limits of the default share of M² for inference (tuned; effect not measured)."""
@@ -181,7 +181,7 @@ def default_share(histograms: Sequence[Histogram], n: int, whole: Step, contribu
     shares = float(worst_branch_cost((h.branch, h.share) for h in histograms))
     quantile = -NormalDist().inv_cdf(min(0.4, max(whole.delta, 1e-300) / len(histograms)))
     min_share = min(h.share / h.cells for h in histograms if h.sized) / shares
-    required_share = 2 * contributions**2 * (quantile * RARE / n) ** 2 / (whole.square * Fraction(min_share))
+    required_share = 2 * contributions**2 * (quantile * RARE_VALUE_ROWS / n) ** 2 / (whole.square * Fraction(min_share))
     return min(max(float(required_share), LEAST_SHARE), MOST_SHARE)
 
 

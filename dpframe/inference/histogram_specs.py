@@ -51,9 +51,9 @@ STANDALONE_SLACK_SHARE = 0.1
 STATED_SHARE = 0.5
 """Share of δ at which a step is stated as an (ε, δ) of its own (tuned; effect not measured)."""
 
-MIN_VARIANCE, MAX_VARIANCE = 1e-9, 1e30
+MIN_COUNT_VARIANCE, MAX_COUNT_VARIANCE = 1e-9, 1e30
 """Variances between which no weight of a count overflows; inference is far within (limit of the format)."""
-_MAX_CELLS = 1 << 32
+_MAX_HISTOGRAM_CELLS = 1 << 32
 """Cells of a histogram at most (limit of the format)."""
 
 Branch = tuple[str, str]
@@ -80,7 +80,11 @@ class HistogramSpec:
         is_number = isinstance(self.variance, int | float) and not isinstance(self.variance, bool)
         if self.kind not in HISTOGRAM_KINDS or not isinstance(self.way, str | None) or not are_whole:
             raise PlanError("a histogram that was asked for must have a kind, whole cells and a whole threshold")
-        if not (is_number and LEAST_SIGMA2 <= self.variance <= MAX_VARIANCE and 1 <= self.cells <= _MAX_CELLS):
+        if not (
+            is_number
+            and LEAST_SIGMA2 <= self.variance <= MAX_COUNT_VARIANCE
+            and 1 <= self.cells <= _MAX_HISTOGRAM_CELLS
+        ):
             raise PlanError("a histogram that was asked for must have 1 cell a row or more, and a variance from 0.25")
         if (self.threshold > 0) != (self.kind in UNKNOWN_DOMAINS) or not 0 <= self.threshold < 1 << 63:
             raise PlanError("what was asked for must have a threshold where it is of values or items, and nowhere else")

@@ -17,8 +17,8 @@ from dpframe.accounting.unit import Unit
 from dpframe.errors import ParameterError, PlanError
 from dpframe.inference.histogram_specs import (
     HISTOGRAM_KINDS,
-    MAX_VARIANCE,
-    MIN_VARIANCE,
+    MAX_COUNT_VARIANCE,
+    MIN_COUNT_VARIANCE,
     HistogramSpecs,
     specs_from_json,
     specs_to_json,
@@ -59,7 +59,7 @@ class Measured:
 
     def __post_init__(self) -> None:
         is_number = isinstance(self.variance, int | float) and not isinstance(self.variance, bool)
-        has_valid_variance = is_number and MIN_VARIANCE <= self.variance <= MAX_VARIANCE
+        has_valid_variance = is_number and MIN_COUNT_VARIANCE <= self.variance <= MAX_COUNT_VARIANCE
         has_whole_counts = isinstance(self.counts, tuple) and all(map(_is_count, self.counts))
         has_valid_missing = self.missing is None or _is_count(self.missing)
         if self.kind not in HISTOGRAM_KINDS or self.unit not in (None, *UNITS):

@@ -85,7 +85,7 @@ _TWO_VALUE_COUNTS, _TWO_VALUE_FLOAT_ODDS = (22.0, 2.0), 0.3
 150 to 30,000 rows have them; of whole numbers as columns of either kind, to which the table's own are added (tuned;
 effect not measured)."""
 
-_MAX_OTHERS_CHANCE, UNLIKELY = 0.3, 0.1
+_MAX_OTHERS_CHANCE, MIN_REPORTED_CHANCE = 0.3, 0.1
 """The largest chance of other values of a found column, and the least chance that a message reports (tuned; effect not
 measured).
 

@@ -54,7 +54,7 @@ Bounds are ends of cells, and chosen among as many as there are. Of the columns 
 _STEP_PLANES = 8
 """Planes of a round's stream before those of the steps' noise (limit of the format)."""
 
-_MAX_STEPS = 1 << 22
+_MAX_WHOLE_VALUES = 1 << 22
 """Values of a whole-number column: noise hides the digits beyond, and finer grids take minutes to calibrate (limit of
 time)."""
 
@@ -177,7 +177,7 @@ class Numbers(Task):
         ends = [_clamp(edge, self.grid) for edge in round_bounds(round(low), round(high))]
         space: Any = integers(self.type, [pa.array(ends, self.type)])
         # A dictionary lists its values: they are made few enough for that, too.
-        max_values = _MAX_LISTED if pa.types.is_dictionary(self.field.type) else _MAX_STEPS
+        max_values = _MAX_LISTED if pa.types.is_dictionary(self.field.type) else _MAX_WHOLE_VALUES
         if space.size <= max_values:
             return cast(Space, space)
         step = -(-space.size // max_values) * space.step

@@ -34,10 +34,10 @@ from dpframe.spaces.arrays import is_list_of_floats
 from dpframe.spaces.field import Field
 from dpframe.totals.counts import Count, Read, counting
 
-_ROUNDS = 4
+_READING_ROUNDS = 4
 """Times that the data is read: kinds of objects first, then three for numbers (limit of the format)."""
 
-_PLANES = 16
+_ROUND_PLANES = 16
 """Planes of a column's stream that a round may take words from (limit of the format)."""
 
 
@@ -143,7 +143,7 @@ class Measurement:
         for task in tasks:
             task.set_noises([terms[task.field.name, i][0] for i in range(len(task.histograms))])
         thresholds: dict[str, int] = {}
-        for i in range(_ROUNDS):
+        for i in range(_READING_ROUNDS):
             pending = {task.field.name: (task, place) for task in tasks if (place := task.asks(i)) is not None}
             counters = {name: task.counter() for name, (task, _) in pending.items()}
             # All columns of a round are counted in one pass over the data.
@@ -151,7 +151,7 @@ class Measurement:
                 (count or counting(read))(counters)
             for name, (task, place) in pending.items():
                 noise, threshold = terms[name, place]
-                task.measure(counters[name], noise, threshold, stream.column(name, "infer").skip(i * _PLANES))
+                task.measure(counters[name], noise, threshold, stream.column(name, "infer").skip(i * _ROUND_PLANES))
                 if threshold:
                     thresholds[name] = threshold
         return Inference(
@@ -227,7 +227,7 @@ def _make_objects(column: Field, n: int, _: int, most_items: int, stream: Keystr
 def _truncation_key(column: Field, stream: Keystream) -> bytes:
     """Return the key of the hash that truncates rows of sets."""
     # The planes before are the rounds' noise.
-    return stream.column(column.name, "infer").skip(_ROUNDS * _PLANES).words(0, 0, 4).tobytes()
+    return stream.column(column.name, "infer").skip(_READING_ROUNDS * _ROUND_PLANES).words(0, 0, 4).tobytes()
 
 
 def _is_set(type_: pa.DataType) -> bool:

@@ -30,7 +30,7 @@ _STEP_HUNDREDTHS = (100_000, 10_000, 1_000, 100, 50, 10, 1)
 _MAX_SIZE = 2.0**53 / 100
 """Size from which floats have no hundredths to speak of (limit of the format)."""
 
-_MIN_STEPS, _MAX_STEPS = 2, 65_536
+_MIN_GRID_STEPS, _MAX_GRID_STEPS = 2, 65_536
 """Steps of a grid: two values are judged by other rules, and finer grids are as good as floats (limit of the
 format)."""
 
@@ -96,7 +96,7 @@ def make_step_grid(low: float, high: float, step: float, type_: pa.DataType) -> 
     if not max(abs(low), abs(high)) / step < 2.0**52:
         return None
     first_step, last_step = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
-    if not _MIN_STEPS <= last_step - first_step <= _MAX_STEPS:
+    if not _MIN_GRID_STEPS <= last_step - first_step <= _MAX_GRID_STEPS:
         return None
     try:
         # Decimals avoid rounding errors: three tenths are 0.3, but 3 · 0.1 differs from 0.3.

@@ -40,7 +40,7 @@ from dpframe.ledger.ledger import Entry, Ledger
 from dpframe.ledger.runs import is_done
 from dpframe.noise.keystream import choice_key, framed
 
-SCHEMA = 1
+JOB_KEYS_SCHEMA_VERSION = 1
 
 STREAM = 2
 """Version of the output of a key; any change of released values raises it, as one key must not have two outputs."""
@@ -85,14 +85,25 @@ class _StoredJob:
         except (ValueError, KeyError, TypeError, RecursionError):
             return None
         # `True` is an int for isinstance, and no schema.
-        if type(schema) is int and schema > SCHEMA:
-            raise LedgerError(f"{path} has schema {schema}, this version reads up to {SCHEMA}; upgrade dpframe")
-        is_valid = schema == SCHEMA and len(key) == 32 and all(isinstance(x, str) for x in (dataset, name, release_id))
+        if type(schema) is int and schema > JOB_KEYS_SCHEMA_VERSION:
+            raise LedgerError(
+                f"{path} has schema {schema}, this version reads up to {JOB_KEYS_SCHEMA_VERSION}; upgrade dpframe"
+            )
+        is_valid = (
+            schema == JOB_KEYS_SCHEMA_VERSION
+            and len(key) == 32
+            and all(isinstance(x, str) for x in (dataset, name, release_id))
+        )
         return cls(dataset, name, release_id, key, tag) if is_valid else None
 
     def to_json(self) -> bytes:
         """Return the stored job as JSON text."""
-        data = {"schema": SCHEMA, "dataset": self.dataset, "name": self.name, "release_id": self.release_id}
+        data = {
+            "schema": JOB_KEYS_SCHEMA_VERSION,
+            "dataset": self.dataset,
+            "name": self.name,
+            "release_id": self.release_id,
+        }
         return json.dumps(data | {"key": self.key.hex(), "tag": self.tag.hex()}).encode()
 
     def fits(self, binding_of_key: Callable[[bytes], bytes]) -> bool:

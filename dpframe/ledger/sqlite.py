@@ -19,7 +19,7 @@ from dpframe.ledger.currencies import StoredAmount
 APPLICATION_ID = 0x6470664C
 """Marks the file as a ledger ("dpfL")."""
 
-SCHEMA = 6
+LEDGER_SCHEMA_VERSION = 6
 
 
 # Any client of SQLite can open the file: triggers refuse changes that this module never makes.
@@ -159,8 +159,10 @@ def transaction(
                 connection.execute(statement)
         elif application != APPLICATION_ID or version < 1:
             raise LedgerError(f"{file} is no ledger; name another file")
-        elif version > SCHEMA:
-            raise LedgerError(f"{file} has schema {version}, this version reads up to {SCHEMA}; upgrade dpframe")
+        elif version > LEDGER_SCHEMA_VERSION:
+            raise LedgerError(
+                f"{file} has schema {version}, this version reads up to {LEDGER_SCHEMA_VERSION}; upgrade dpframe"
+            )
         yield connection
         # No ROLLBACK is needed on errors: a connection that closes without COMMIT undoes its transaction.
         connection.execute("COMMIT")
@@ -200,7 +202,7 @@ def _connect(file: Path, timeout: float) -> sqlite3.Connection:
 def _is_old(connection: sqlite3.Connection) -> bool:
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
-    return bool(application == APPLICATION_ID and 1 <= version < SCHEMA)
+    return bool(application == APPLICATION_ID and 1 <= version < LEDGER_SCHEMA_VERSION)
 
 
 def _upgrade(connection: sqlite3.Connection) -> bool:

@@ -32,8 +32,9 @@ from dpframe.noise.keystream import U64, ColumnStream
 LARGEST_SCALE = 2.0**40
 """Scales beyond it are refused: such noise exceeds the number of rows of any table."""
 
-_TOTAL = 1 << 128
-_FRACTION_BITS = 320
+WEIGHT_TOTAL = 1 << 128
+"""Sum of the integer weights of a table of draws of 128 bits."""
+IDEAL_LAW_BITS = 320
 """Fractional bits in which the ideal law is written down."""
 _REACH_SD = 12
 """The law ends at this many standard deviations: beyond there is less than 2e^(−72) of it."""
@@ -44,7 +45,7 @@ _GUIDE_BITS = 16
 """Leading bits of a word by which its place is looked up first."""
 _MIN_GUIDED_WORDS = 1 << 12
 """Number of words from which on the guide pays."""
-_SPLIT = (1 << 32) - 1
+_DIVIDED_PLACE = (1 << 32) - 1
 
 Ints = npt.NDArray[np.int64]
 
@@ -85,16 +86,16 @@ class GaussianTable:
 
     @cached_property
     def _guide(self) -> npt.NDArray[np.uint32]:
-        """The place of all words that begin with the same `_GUIDE_BITS` bits, or `_SPLIT` if a limit divides them."""
+        """Place of all words that begin with the same `_GUIDE_BITS` bits; `_DIVIDED_PLACE` if limits divide them."""
         starts = np.arange(1 << _GUIDE_BITS, dtype=np.uint64) << np.uint64(64 - _GUIDE_BITS)
         ends = starts | np.uint64((1 << 64 - _GUIDE_BITS) - 1)
         first, last = (np.searchsorted(self.high, words, side="left") for words in (starts, ends))
-        return np.where(first == last, first, _SPLIT).astype(np.uint32)
+        return np.where(first == last, first, _DIVIDED_PLACE).astype(np.uint32)
 
     def weights(self) -> dict[int, int]:
         """Return the weight over 2^128 of every draw of this one table, computed from its limits."""
         ends = [(h << 64) + w for h, w in zip(self.high.tolist(), self.low.tolist(), strict=True)]
-        ends[-1] = _TOTAL
+        ends[-1] = WEIGHT_TOTAL
         starts = [0, *ends[:-1]]
         return {i - self.reach: b - a for i, (a, b) in enumerate(zip(starts, ends, strict=True))}
 
@@ -102,14 +103,14 @@ class GaussianTable:
         """Return the weight of every value of the noise of all tables together, and the sum of the weights."""
         fine_weights = self.weights()
         if self.coarse is None:
-            return fine_weights, _TOTAL
+            return fine_weights, WEIGHT_TOTAL
         steps, total = self.coarse.noise_weights()
         noise_weights: dict[int, int] = {}
         for step, step_weight in steps.items():
             for fine, weight in fine_weights.items():
                 place = fine + STRIDE * step
                 noise_weights[place] = noise_weights.get(place, 0) + step_weight * weight
-        return noise_weights, total * _TOTAL
+        return noise_weights, total * WEIGHT_TOTAL
 
 
 def gaussian_table(sigma2: float) -> GaussianTable:
@@ -123,18 +124,20 @@ def gaussian_table(sigma2: float) -> GaussianTable:
 def _table(sigma2: Fraction) -> GaussianTable:
     if sigma2 <= _MAX_SINGLE_SCALE**2:
         reach = math.isqrt(math.ceil(sigma2 * _REACH_SD**2)) + 1
-        unit = 1 << _FRACTION_BITS
+        unit = 1 << IDEAL_LAW_BITS
         with localcontext(Context(prec=120)):
             rate = Decimal(sigma2.denominator) / Decimal(sigma2.numerator)
             ratio = int((-rate / 2).exp() * unit)  # e^(−(2x+1)/2σ²) at x = 0, and its change from x to x + 1
             step = int((-rate).exp() * unit)
         half_law = [unit]
         for _ in range(reach):
-            half_law.append(half_law[-1] * ratio >> _FRACTION_BITS)
-            ratio = ratio * step >> _FRACTION_BITS
+            half_law.append(half_law[-1] * ratio >> IDEAL_LAW_BITS)
+            ratio = ratio * step >> IDEAL_LAW_BITS
         law = [*half_law[:0:-1], *half_law]
         # Rounding moves every limit by less than 1. The tails follow CKS, Fact 18 (sub-Gaussian).
-        return GaussianTable(sigma2, reach, *cumulate_weights(law), None, Fraction(2 * reach + 1, _TOTAL) + _TAIL)
+        return GaussianTable(
+            sigma2, reach, *cumulate_weights(law), None, Fraction(2 * reach + 1, WEIGHT_TOTAL) + _MAX_TAIL_WEIGHT
+        )
     fine = _table(Fraction((RATIO * STRIDE) ** 2))
     coarse = _table((sigma2 - fine.sigma2) / STRIDE**2)
     # τ² ≥ 3.9 as b² > (256² − 192²)/64² = 7: the factor's spread 2·2Σ_k e^(−2π²τ²k²) is below 2^−100.
@@ -142,7 +145,7 @@ def _table(sigma2: Fraction) -> GaussianTable:
     return GaussianTable(sigma2, fine.reach, fine.high, fine.low, coarse, distance)
 
 
-_TAIL = Fraction(1, 1 << 102)
+_MAX_TAIL_WEIGHT = Fraction(1, 1 << 102)
 """Bound on the weight of both tails that are cut off: above 2e^(−72)."""
 
 
@@ -152,9 +155,9 @@ def cumulate_weights(weights: Sequence[int]) -> tuple[U64, U64]:
     The last one means 2^128 and is never read.
     """
     weight_sum = sum(weights)
-    limits = [running_sum * _TOTAL // weight_sum for running_sum in itertools.accumulate(weights)]
+    limits = [running_sum * WEIGHT_TOTAL // weight_sum for running_sum in itertools.accumulate(weights)]
     # 2^128 does not fit into two words of 64 bits.
-    limits[-1] = _TOTAL - 1
+    limits[-1] = WEIGHT_TOTAL - 1
     mask = (1 << 64) - 1
     high = np.array([limit >> 64 for limit in limits], dtype=np.uint64)
     return high, np.array([limit & mask for limit in limits], dtype=np.uint64)
@@ -169,7 +172,7 @@ def invert(
         places = np.searchsorted(high, words_high, side="left")
     else:
         places = guide[words_high >> np.uint64(64 - _GUIDE_BITS)].astype(np.intp)
-        split = np.flatnonzero(places == _SPLIT)
+        split = np.flatnonzero(places == _DIVIDED_PLACE)
         places[split] = np.searchsorted(high, words_high[split], side="left")
     places = np.minimum(places, last)
     # If the high halves are equal, which is next to never, the low halves decide.

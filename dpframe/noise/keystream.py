@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algori
 from dpframe.errors import ParameterError
 
 DOMAINS = ("noise", "order", "infer", "sample", "measure", "persons", "pad", "records")
-BLOCK_BYTES = 16
+AES_BLOCK_BYTES = 16
 U64 = npt.NDArray[np.uint64]
 """Words of 64 bits: random, of a bit set, or of a digest."""
 
@@ -153,7 +153,7 @@ class ScatteredReader(PlaneReader):
                 # An address is a whole counter, so that every row has its own block and takes the first word.
                 slots = np.zeros(len(part), dtype=np.intp)
             else:
-                slot = np.uint64(BLOCK_BYTES // width)
+                slot = np.uint64(AES_BLOCK_BYTES // width)
                 counters[:, 1] = rows // slot
                 slots = (rows % slot).astype(np.intp)
             blocks = np.frombuffer(self._blocks.update(counters.tobytes()), np.uint8)
@@ -177,8 +177,8 @@ def inference_id(key: bytes) -> str:
 
 def cipher_at(subkey: bytes, position: int) -> CipherContext:
     """Return an AES-256-CTR encryptor that starts at a byte position of the stream under ``subkey``."""
-    block, offset = divmod(position, BLOCK_BYTES)
-    cipher = Cipher(algorithms.AES(subkey), modes.CTR(block.to_bytes(BLOCK_BYTES, "big"))).encryptor()
+    block, offset = divmod(position, AES_BLOCK_BYTES)
+    cipher = Cipher(algorithms.AES(subkey), modes.CTR(block.to_bytes(AES_BLOCK_BYTES, "big"))).encryptor()
     # The counter addresses blocks, not bytes; the bytes before the position are dropped.
     if offset:
         cipher.update(bytes(offset))

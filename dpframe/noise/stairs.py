@@ -24,16 +24,14 @@ from decimal import Context, Decimal, localcontext
 from functools import lru_cache
 
 from dpframe.errors import ParameterError
+from dpframe.noise.gaussian import IDEAL_LAW_BITS, WEIGHT_TOTAL
 from dpframe.noise.keystream import ColumnStream
 from dpframe.noise.tables import fixed, integer_weights, powers, relative_spread
 
-MIN_RATE, MAX_RATE = 1e-12, 40.0
+MIN_STAIRS_RATE, MAX_STAIRS_RATE = 1e-12, 40.0
 """Least rate that is accepted, and largest rate in use: a chance of e^−40 is negligible."""
 
-_BITS = 128
-_TOTAL = 1 << _BITS
-_FRACTION_BITS = 320
-"""Fractional bits in which the ideal law is written down."""
+_DRAW_BITS = 128
 _DIGIT_BASE = 1024
 """Places of a digit."""
 _MAX_COIN_LOSS = 27.0
@@ -52,8 +50,8 @@ class Digit:
     @classmethod
     def of(cls, ideal: Sequence[int]) -> Digit:
         """Return the table of an ideal law, which is given up to a common factor."""
-        weights = integer_weights(ideal, _TOTAL)
-        return cls(tuple(itertools.accumulate(weights)), relative_spread(weights, ideal, _TOTAL))
+        weights = integer_weights(ideal, WEIGHT_TOTAL)
+        return cls(tuple(itertools.accumulate(weights)), relative_spread(weights, ideal, WEIGHT_TOTAL))
 
     @property
     def weights(self) -> list[int]:
@@ -91,13 +89,13 @@ class StairNoise:
         rounds = 2 + steps // (_DIGIT_BASE ** len(self.digits) * len(self.last.limits))
         tables = math.fsum(digit.log_spread for digit in (self.sides, self.last, *self.digits))
         # The number of words is no multiple of a step's places, so that their chances differ by one word.
-        place_error = 2 * max(self.width, 2 * self.plateau - 1) / _TOTAL * (1 + _ROUNDING_ERROR)
+        place_error = 2 * max(self.width, 2 * self.plateau - 1) / WEIGHT_TOTAL * (1 + _ROUNDING_ERROR)
         return float((steps * self.rate + tables + rounds * self.coin_error + place_error) * (1 + _ROUNDING_ERROR))
 
     def sample(self, stream: ColumnStream, plane: int, count: int) -> list[int]:
         """Return draws 0 … count − 1, from the planes ``plane`` on."""
         planes = (
-            [(high << 64) | low for low, high in stream.words(plane + i, 0, count, bits=_BITS).tolist()]
+            [(high << 64) | low for low, high in stream.words(plane + i, 0, count, bits=_DRAW_BITS).tolist()]
             for i in itertools.count()
         )
         sides = [self.sides.place(word) for word in next(planes)]
@@ -116,8 +114,8 @@ class StairNoise:
 
     def _value(self, side: int, word: int, step: int) -> int:
         if side == 0:
-            return (word * (2 * self.plateau - 1) >> _BITS) - (self.plateau - 1)
-        size = self.plateau + step * self.width + (word * self.width >> _BITS)
+            return (word * (2 * self.plateau - 1) >> _DRAW_BITS) - (self.plateau - 1)
+        size = self.plateau + step * self.width + (word * self.width >> _DRAW_BITS)
         return size if side == 1 else -size
 
     @property
@@ -169,26 +167,26 @@ def stair_noise(width: int, plateau: int, rate: float) -> StairNoise:
     """Return the noise of a law with ``rate`` between neighbouring steps."""
     if not 1 <= plateau <= width:
         raise ParameterError("plateau must lie between 1 and width; take the staircase's own")
-    if not rate >= MIN_RATE:
+    if not rate >= MIN_STAIRS_RATE:
         raise ParameterError(
             "epsilon is too small for this answer: its noise exceeds every table; raise epsilon or the share"
         )
-    rate = min(rate, MAX_RATE)
+    rate = min(rate, MAX_STAIRS_RATE)
     with localcontext(Context(prec=120)):
         exact = Decimal(rate)
-        beta = fixed((-exact).exp(), _FRACTION_BITS)
+        beta = fixed((-exact).exp(), IDEAL_LAW_BITS)
         digits: list[Digit] = []
         # A digit's last place keeps a chance of e^−1 of the first, so that integers hold all its places well.
         while exact * _DIGIT_BASE <= 1:
-            digits.append(Digit.of(powers(fixed((-exact).exp(), _FRACTION_BITS), _DIGIT_BASE, _FRACTION_BITS)))
+            digits.append(Digit.of(powers(fixed((-exact).exp(), IDEAL_LAW_BITS), _DIGIT_BASE, IDEAL_LAW_BITS)))
             exact *= _DIGIT_BASE
         places = max(1, math.floor(_MAX_COIN_LOSS / float(exact)))
-        last = Digit.of(powers(fixed((-exact).exp(), _FRACTION_BITS), places, _FRACTION_BITS))
+        last = Digit.of(powers(fixed((-exact).exp(), IDEAL_LAW_BITS), places, IDEAL_LAW_BITS))
         chance = (-exact * places).exp()
         # Rounded down: `coin_error` counts the difference as loss.
-        coin = int(chance * _TOTAL)
-        error = float(abs((Decimal(coin) / (chance * _TOTAL)).ln())) * (1 + _ROUNDING_ERROR)
-    unit = 1 << _FRACTION_BITS
+        coin = int(chance * WEIGHT_TOTAL)
+        error = float(abs((Decimal(coin) / (chance * WEIGHT_TOTAL)).ln())) * (1 + _ROUNDING_ERROR)
+    unit = 1 << IDEAL_LAW_BITS
     side = width * beta
     sides = Digit.of([(2 * plateau - 1) * (unit - beta), side, side])
     return StairNoise(width, plateau, rate, sides, tuple(digits), last, coin, error)
@@ -200,6 +198,6 @@ def staircase(width: int, rate: float) -> StairNoise:
     The plateau of the continuous law is γ*·width, γ* = 1/(1 + e^(rate/2)) (Geng–Viswanath 2014, Thm 3). The noise has
     the neighbouring whole number of least error.
     """
-    ideal = width / (1 + math.exp(min(rate, MAX_RATE) / 2))
+    ideal = width / (1 + math.exp(min(rate, MAX_STAIRS_RATE) / 2))
     plateaus = {min(max(math.floor(ideal) + offset, 1), width) for offset in (0, 1, 2)}
     return min((stair_noise(width, plateau, rate) for plateau in sorted(plateaus)), key=lambda noise: noise.error)

@@ -19,11 +19,11 @@ from dpframe.noise.keystream import U64, ColumnStream
 
 IntArray = npt.NDArray[np.integer]
 
-CHUNK = 1 << 15
+RESPONSE_CHUNK_ROWS = 1 << 15
 """Rows a pass works on at a time: small enough that all its buffers stay in cache."""
 
 WORD = 1 << 64
-_FRACTION_BITS = 192
+_TABLE_FRACTION_BITS = 192
 """Fractional bits of the fixed-point numbers in which ideal laws are written down."""
 
 _SINGLE_TABLE_SPAN = 511
@@ -156,12 +156,12 @@ class ChannelTable:
     def sample(self, codes: IntArray, stream: ColumnStream, first_row: int, out: IntArray) -> None:
         """Randomise codes into ``out``; one 64-bit word a row."""
         reader = stream.reader(0, first_row)
-        n = min(CHUNK, len(codes))
+        n = min(RESPONSE_CHUNK_ROWS, len(codes))
         words, index, limit, bins = (np.empty(n, np.uint64) for _ in range(4))
         draws = np.empty(n, self.values.dtype)
         shift, width = np.uint64(64 - self.bits), np.uint64(self.bits)
-        for start in range(0, len(codes), CHUNK):
-            part = codes[start : start + CHUNK]
+        for start in range(0, len(codes), RESPONSE_CHUNK_ROWS):
+            part = codes[start : start + RESPONSE_CHUNK_ROWS]
             k = len(part)
             w, i, low, b, d = words[:k], index[:k], limit[:k], bins[:k], draws[:k]
             reader.fill(w.view(np.uint8))
@@ -176,7 +176,7 @@ class ChannelTable:
             np.add(i, i, out=i)
             np.add(i, low, out=i)
             self.values.take(i.view(np.int64), out=d, mode="wrap")
-            np.copyto(out[start : start + CHUNK], d, casting="unsafe")
+            np.copyto(out[start : start + RESPONSE_CHUNK_ROWS], d, casting="unsafe")
 
 
 @dataclass(frozen=True)
@@ -204,13 +204,13 @@ class ResponseTable:
             return
         word = np.dtype(f"<u{self.bits // 8}")
         reader = stream.reader(0, first_row, self.bits)
-        n = min(CHUNK, len(codes))
+        n = min(RESPONSE_CHUNK_ROWS, len(codes))
         words, shifted = np.empty(n, word), np.empty(n, word)
         # An array as second operand: NumPy's minimum is five times slower against a scalar.
         last = np.full(n, self.size - 1, dtype=word)
         divisor, modulus = word.type(self.threshold), word.type(self.size - 1)
-        for start in range(0, len(codes), CHUNK):
-            part = codes[start : start + CHUNK]
+        for start in range(0, len(codes), RESPONSE_CHUNK_ROWS):
+            part = codes[start : start + RESPONSE_CHUNK_ROWS]
             w, s = words[: len(part)], shifted[: len(part)]
             reader.fill(w.view(np.uint8))
             np.floor_divide(w, divisor, out=w)
@@ -221,7 +221,7 @@ class ResponseTable:
             np.subtract(w, modulus, out=s)
             np.add(w, word.type(1), out=w)
             np.minimum(w, s, out=w)
-            np.copyto(out[start : start + CHUNK], w, casting="unsafe")
+            np.copyto(out[start : start + RESPONSE_CHUNK_ROWS], w, casting="unsafe")
 
 
 @dataclass(frozen=True, eq=False)
@@ -260,15 +260,15 @@ class GeometricTable:
 
     def sample(self, codes: IntArray, stream: ColumnStream, first_row: int, out: IntArray) -> None:
         """Write the codes plus noise, clipped to 0…span, into ``out``; two 64-bit words a row."""
-        n = min(CHUNK, len(codes))
+        n = min(RESPONSE_CHUNK_ROWS, len(codes))
         words, index, limit = np.empty(n, np.uint64), np.empty(n, np.uint64), np.empty(n, np.uint64)
         # As wide as the sum of code and noise needs, so that it cannot overflow before it is clipped.
         signed = self.high.values.dtype
         noise, within = np.empty(n, signed), np.zeros(n, signed)
         high, low = stream.reader(0, first_row), stream.reader(1, first_row)
         floor, ceiling = signed.type(0), signed.type(self.span)
-        for start in range(0, len(codes), CHUNK):
-            part = codes[start : start + CHUNK]
+        for start in range(0, len(codes), RESPONSE_CHUNK_ROWS):
+            part = codes[start : start + RESPONSE_CHUNK_ROWS]
             k = len(part)
             w, d, r = words[:k], noise[:k], within[:k]
             high.fill(w.view(np.uint8))
@@ -281,7 +281,7 @@ class GeometricTable:
             np.copyto(r, part, casting="unsafe")
             np.add(d, r, out=d)
             np.clip(d, floor, ceiling, out=d)
-            np.copyto(out[start : start + CHUNK], d, casting="unsafe")
+            np.copyto(out[start : start + RESPONSE_CHUNK_ROWS], d, casting="unsafe")
 
     @cached_property
     def noise_weights(self) -> dict[int, int]:
@@ -313,7 +313,7 @@ class GeometricTable:
         return column
 
 
-def fixed(x: Decimal, bits: int = _FRACTION_BITS) -> int:
+def fixed(x: Decimal, bits: int = _TABLE_FRACTION_BITS) -> int:
     """Return a number in fixed point, with so many fractional bits."""
     return int(x * (1 << bits))
 
@@ -331,14 +331,14 @@ def geometric_table(span: int, rate: float) -> GeometricTable:
     with localcontext(Context(prec=80)):
         alpha = fixed((-Decimal(rate)).exp())
         beta = fixed((-Decimal(rate) * block).exp())
-    unit = 1 << _FRACTION_BITS
+    unit = 1 << _TABLE_FRACTION_BITS
     # One sign's blocks: (1−β)β^q, and just β^q for the last, which has all of the tail. Negative
     # noise starts at −1, so its blocks reach −span sooner; one more would only round a rarer event.
     above = powers(beta, blocks)
     below = -(-(span - 1) // block) + 1
-    inner = [power * (unit - beta) >> _FRACTION_BITS for power in above]
+    inner = [power * (unit - beta) >> _TABLE_FRACTION_BITS for power in above]
     upper, lower = [*inner[:-1], above[-1]], [*inner[: below - 1], above[below - 1]]
-    sign_blocks = [*upper, *(part * alpha >> _FRACTION_BITS for part in lower)]
+    sign_blocks = [*upper, *(part * alpha >> _TABLE_FRACTION_BITS for part in lower)]
     values = [*(block * q for q in range(blocks)), *(~(block * q) for q in range(below))]
     high = integer_weights(sign_blocks)
     log_spread, low = relative_spread(high, sign_blocks), None
@@ -349,7 +349,7 @@ def geometric_table(span: int, rate: float) -> GeometricTable:
     return GeometricTable(span, rate, block, log_spread + 2.0**-100, values, high, low)
 
 
-def powers(base: int, count: int, bits: int = _FRACTION_BITS) -> list[int]:
+def powers(base: int, count: int, bits: int = _TABLE_FRACTION_BITS) -> list[int]:
     """Return the first ``count`` powers of a number, base and powers in fixed point."""
     terms = [1 << bits]
     while len(terms) < count:
@@ -424,11 +424,11 @@ class BoxTable:
     def sample(self, codes: IntArray, stream: ColumnStream, first_row: int, out: IntArray) -> None:
         """Randomise codes into ``out``."""
         reader = stream.reader(0, first_row)
-        n = min(CHUNK, len(codes))
+        n = min(RESPONSE_CHUNK_ROWS, len(codes))
         words, elsewhere = np.empty(n, np.uint64), np.empty(n, np.uint64)
         inside = np.uint64(self.width * self.top)
-        for start in range(0, len(codes), CHUNK):
-            part = codes[start : start + CHUNK]
+        for start in range(0, len(codes), RESPONSE_CHUNK_ROWS):
+            part = codes[start : start + RESPONSE_CHUNK_ROWS]
             w, e = words[: len(part)], elsewhere[: len(part)]
             reader.fill(w.view(np.uint8))
             # A word below ``inside`` wraps to a huge one: its place elsewhere is the last, and stays unused.
@@ -443,4 +443,4 @@ class BoxTable:
             if self.nullable:
                 null = np.where(in_box, x > self.span, place >= self.span + self.width)
                 draws[null] = self.span + 1
-            np.copyto(out[start : start + CHUNK], draws, casting="unsafe")
+            np.copyto(out[start : start + RESPONSE_CHUNK_ROWS], draws, casting="unsafe")

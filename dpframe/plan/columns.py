@@ -26,7 +26,7 @@ from dpframe.channels import (
     mechanism_for,
     mechanism_from_json,
 )
-from dpframe.channels.staircase import LARGEST_SPAN
+from dpframe.channels.staircase import MAX_STAIRCASE_STEPS
 from dpframe.errors import ColumnError, ParameterError, PlanError, tuple_label
 from dpframe.forecast.errors import CellMoments, mean_errors, share_errors
 from dpframe.noise.keystream import Keystream
@@ -414,7 +414,7 @@ def stand_in(space: Space, noise: str) -> str | None:
     errors; the edges of a square wave stay sharp. At one loss the square wave has 0.15 to 0.95 of Laplace noise's error
     for means, 0.1 to 0.5 for squares, and about a tenth for shares of a twelfth of the grid.
     """
-    fits = space.mechanism in ADDITIVE and 2 <= space.values <= LARGEST_SPAN + 1
+    fits = space.mechanism in ADDITIVE and 2 <= space.values <= MAX_STAIRCASE_STEPS + 1
     return "staircase" if fits and noise != "laplace" else None
 
 

@@ -343,7 +343,7 @@ class PlanData:
             )
 
 
-SCHEMA = 3
+PLAN_SCHEMA_VERSION = 3
 """Version of a plan's JSON; a newer version is refused (limit of the format)."""
 
 
@@ -351,7 +351,7 @@ def schema_of(plan: Any) -> int:
     """Return the oldest schema with all of a plan's fields: 3 with rules, 2 with the fields added before them."""
     needs_second_schema = plan.local_epsilon is not None or plan.reused is not None or bool(plan.measures)
     needs_second_schema |= (plan.inferred is not None and plan.inferred.step is not None) or plan.privacy_id is not None
-    return SCHEMA if plan.rules else 2 if needs_second_schema else 1
+    return PLAN_SCHEMA_VERSION if plan.rules else 2 if needs_second_schema else 1
 
 
 def fields_of(plan: Any) -> dict[str, Any]:
@@ -406,8 +406,10 @@ def read_fields(text: str, known: Collection[str]) -> dict[str, Any]:
     # JSON's true is an int in Python.
     if type(schema) is not int or schema < 1:
         raise PlanError(f'this is no plan, as it has no "schema" number; {_WRITERS_NOTE}')
-    if schema > SCHEMA:
-        raise PlanError(f"the plan has schema {schema}, this version reads up to {SCHEMA}; upgrade dpframe")
+    if schema > PLAN_SCHEMA_VERSION:
+        raise PlanError(
+            f"the plan has schema {schema}, this version reads up to {PLAN_SCHEMA_VERSION}; upgrade dpframe"
+        )
     unknown = sorted(set(data) - set(known))
     if unknown or not {"epsilon", "columns"} <= set(data) or not isinstance(data["columns"], list):
         what = f"the unknown field {unknown[0]!r}" if unknown else "no epsilon or no list of columns"

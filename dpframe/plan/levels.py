@@ -18,24 +18,24 @@ import numpy.typing as npt
 from dpframe.spaces import Space
 from dpframe.spaces.arrays import IntArray
 
-FIRST = 64
+FIRST_LEVEL_CELLS = 64
 """Cells of equal width on the first level (tuned; effect not measured)."""
 
 FEW = 128
 """Most values of a number that is counted by its codes, without levels (tuned; effect not measured)."""
 
-SPLIT = 16
+SPLIT_CELLS = 16
 """Cells that a cell of the level before is divided into; on the last level up to twice as many (tuned; effect not
 measured)."""
 
 MOST_PARENTS = 64
 """Most cells of a level that are divided: the heaviest (limit of memory)."""
 
-STANDS_OUT = 4.0
+DIVISION_THRESHOLD_SD = 4.0
 """Standard deviations of the noise above which a cell is divided: hardly any of a thousand empty cells is (tuned;
 effect not measured)."""
 
-FINEST = 1 << 20
+FINEST_LEVEL_CELLS = 1 << 20
 """Most cells of equal width on the last level, whose exact counts are in memory (limit of memory)."""
 
 
@@ -57,9 +57,9 @@ def breaks(space: Space) -> IntArray:
 
 def level_sizes(space: Space) -> tuple[int, ...]:
     """Return the number of cells of equal width of every level, without the breaks."""
-    finest, sizes = min(space.values, FINEST), [FIRST]
-    while sizes[-1] * SPLIT * 2 <= finest:
-        sizes.append(sizes[-1] * SPLIT)
+    finest, sizes = min(space.values, FINEST_LEVEL_CELLS), [FIRST_LEVEL_CELLS]
+    while sizes[-1] * SPLIT_CELLS * 2 <= finest:
+        sizes.append(sizes[-1] * SPLIT_CELLS)
     return (*sizes, finest)
 
 
@@ -113,6 +113,6 @@ def place_of(codes: npt.NDArray[Any], space: Space, size: int) -> npt.NDArray[np
 
 def divided(counts: npt.NDArray[Any], starts: IntArray, stops: IntArray, sigma: float) -> IntArray:
     """Return the first codes of the cells that the next level divides, the heaviest that exceed their noise."""
-    candidates = np.flatnonzero((stops - starts > 1) & (counts >= STANDS_OUT * sigma))
+    candidates = np.flatnonzero((stops - starts > 1) & (counts >= DIVISION_THRESHOLD_SD * sigma))
     heaviest = candidates[np.argsort(-counts[candidates], kind="stable")[:MOST_PARENTS]]
     return np.asarray(starts[np.sort(heaviest)])

@@ -26,9 +26,9 @@ from dpframe.errors import ParameterError, name_list, tuple_label
 from dpframe.noise.gaussian import LARGEST_SCALE, gaussian_table
 from dpframe.observe.observation import Observation, Runs
 from dpframe.plan.levels import (
-    FIRST,
+    FIRST_LEVEL_CELLS,
     MOST_PARENTS,
-    SPLIT,
+    SPLIT_CELLS,
     breaks,
     cells_between,
     children,
@@ -48,16 +48,16 @@ KINDS = ("one_way", "joint", "sum", *OF_SETS, "vectors")
 _COLUMN_COUNTS = {"joint": (2, 1 << 16, "two or more columns"), "vectors": (1, 2, "one or two columns")}
 """Least and most columns of some kinds, in words too (limit of the format)."""
 
-LARGEST_TABLE = 200_000
+MAX_MEASURED_CELLS = 200_000
 """Most cells of a table that is measured (limit of memory)."""
 
-SLACK = 1e-4
+MEASURED_SLACK_SHARE = 1e-4
 """Share of δ that measured tables have as slack, for their noise's tails (tolerance)."""
 
-_MOST_UNCUT_CELLS = 1 << 26
+_MAX_UNCUT_TABLE_CELLS = 1 << 26
 """Most cells of a table before its numbers are cut (limit of memory)."""
 
-_MOST_LABELS = 6
+_MAX_NAMED_TABLES = 6
 """Most tables of one kind that a line names (limit of a sentence)."""
 
 
@@ -158,9 +158,9 @@ class Measure:
             return (math.prod(cells), ball_of(spaces[self.columns[0]]).length + 1)
         if self.level == 1:
             space = spaces[self.columns[0]]
-            return (len(cells_between(space, FIRST, 0, space.values)) + space.has_null,)
+            return (len(cells_between(space, FIRST_LEVEL_CELLS, 0, space.values)) + space.has_null,)
         if self.level:
-            return (MOST_PARENTS * 2 * SPLIT + len(breaks(spaces[self.columns[0]])),)
+            return (MOST_PARENTS * 2 * SPLIT_CELLS + len(breaks(spaces[self.columns[0]])),)
         return tuple(cell_count(spaces[name], self.most) for name in self.columns)
 
     def to_json(self) -> dict[str, Any]:
@@ -234,10 +234,10 @@ def check_measures(measures: Sequence[Measure], spaces: Mapping[str, Space]) -> 
             if one_way is None or one_way.level != 1:
                 raise ParameterError(f"level {measure.level} of column {name!r} needs the first; measure both")
         cells = math.prod(measure.shape(spaces))
-        if cells > LARGEST_TABLE:
+        if cells > MAX_MEASURED_CELLS:
             raise ParameterError(
-                f"the measured table {measure.label} has {cells:,} cells and the limit is {LARGEST_TABLE:,}; leave it "
-                "out of measure, or declare fewer values"
+                f"the measured table {measure.label} has {cells:,} cells and the limit is {MAX_MEASURED_CELLS:,}; "
+                "leave it out of measure, or declare fewer values"
             )
     for measure in measures:
         if measure.kind == "joint":
@@ -257,7 +257,7 @@ def _check_cuts(joint: Measure, spaces: Mapping[str, Space], one_ways: Mapping[s
                 f"the joint of {joint.label} needs the one_way of {name!r}, whose quantiles cut it; measure both"
             )
         cells *= one_ways[name].shape(spaces)[0] if is_cut(spaces[name], joint.most) else cell_count(spaces[name], 0)
-    if cells > _MOST_UNCUT_CELLS:
+    if cells > _MAX_UNCUT_TABLE_CELLS:
         raise ParameterError(f"the joint of {joint.label} is counted in {cells:,} cells before it is cut; use fewer")
 
 
@@ -302,7 +302,7 @@ def measures_step(
     if delta == 0:
         raise ParameterError("measured tables need delta above 0; raise delta, or pass measure=None")
     # All tables share one slack, so that each more costs only μ.
-    return noise_step([measure.noise(spaces) for measure in measures], contributions, SLACK * delta)
+    return noise_step([measure.noise(spaces) for measure in measures], contributions, MEASURED_SLACK_SHARE * delta)
 
 
 _KIND_NAMES = {
@@ -325,9 +325,9 @@ def measure_parts(measures: Sequence[Measure]) -> list[str]:
             sigmas = sorted({f"{math.sqrt(measure.sigma2):.4g}" for measure in tables}, key=float)
             noise = sigmas[0] if len(sigmas) == 1 else f"{sigmas[0]} to {sigmas[-1]}"
             labels = list(dict.fromkeys(measure.label for measure in tables))  # levels of one number share its name
-            more = f" and {len(labels) - _MOST_LABELS} more" if len(labels) > _MOST_LABELS else ""
+            more = f" and {len(labels) - _MAX_NAMED_TABLES} more" if len(labels) > _MAX_NAMED_TABLES else ""
             parts.append(
                 f"{len(tables)} {_KIND_NAMES[kind][len(tables) > 1]} at sigma={noise} "
-                f"({name_list(labels[:_MOST_LABELS])}{more})"
+                f"({name_list(labels[:_MAX_NAMED_TABLES])}{more})"
             )
     return parts

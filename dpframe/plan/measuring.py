@@ -17,14 +17,14 @@ from dpframe.accounting.gaussian_dp import Step, promise_step
 from dpframe.errors import DpframeWarning, ParameterError, name_list, tuple_label, warn
 from dpframe.forecast.errors import vector_scale
 from dpframe.inference.categories import MOST_COUNTED_ITEMS
-from dpframe.plan.levels import FEW, FIRST, has_levels, level_sizes
-from dpframe.plan.measures import LARGEST_TABLE, SLACK, Measure, check_measures, measures_step
+from dpframe.plan.levels import FEW, FIRST_LEVEL_CELLS, has_levels, level_sizes
+from dpframe.plan.measures import MAX_MEASURED_CELLS, MEASURED_SLACK_SHARE, Measure, check_measures, measures_step
 from dpframe.spaces import Space
 from dpframe.spaces.base import affine_map
 from dpframe.spaces.cells import ball_of, cell_count, is_cut, item_count, largest_set
 from dpframe.totals.least_noise import FAINTEST, least_noise
 
-BINS = 12
+JOINT_NUMBER_BINS = 12
 """Cells of a number in a listed joint table, and in a default one at `_ROWS_PER_NOISE_AT_12_BINS` (tuned; effect not
 measured)."""
 FEWEST_BINS, MOST_BINS = 8, 48
@@ -37,7 +37,7 @@ The error within cells falls with their number, and the noise of a pair of numbe
 So the best number grows with the cube root. Adult's 15 columns at epsilon 1 have this ratio.
 """
 
-FEWEST = 50
+MIN_MEASURED_ROWS = 50
 """Least rows for which tables are measured by default: tables of fewer rows are mostly noise (tuned; effect not
 measured)."""
 
@@ -109,12 +109,12 @@ errors 1 % larger.
 """
 _MOST_TRIPLE_CELLS = 1 << 18
 """Most cells of all triples together by default: half a megabyte in a release's description (limit of memory)."""
-_MOST_UNCUT_CELLS = 1 << 20
+_MAX_UNCUT_TRIPLE_CELLS = 1 << 20
 """Most cells of all triples before numbers are cut: 8 MB, which engines ship from every part (limit of memory)."""
 _PAIR_L1_LIMIT = 3.0
 """Expected L1 distance of a raw pair's shares, about, above which pairs are mostly noise (tuned; effect not measured).
 """
-_MOST_FIRST_LEVEL_CELLS = FIRST + 5
+_MOST_FIRST_LEVEL_CELLS = FIRST_LEVEL_CELLS + 5
 """Most cells of a number's first level, with the cell of null (limit of the format)."""
 _MOST_JOINT_COLUMNS = 3
 """Most columns of a default joint (limit of time)."""
@@ -175,7 +175,8 @@ class Workload:
         # Exact up to the root, then rounded down: tables and rows together stay within the budget.
         square_left_over = promise_step(promise).square - (0 if inference is None else inference.square)
         return Step(
-            math.sqrt(max(0.0, float(square_left_over * Fraction(self.taken)))) * (1 - 1e-12), SLACK * promise.delta
+            math.sqrt(max(0.0, float(square_left_over * Fraction(self.taken)))) * (1 - 1e-12),
+            MEASURED_SLACK_SHARE * promise.delta,
         )
 
     def measures(
@@ -195,7 +196,7 @@ class Workload:
         """
         auto, tables = self.is_default, self.tables(spaces)
         measure_added = partial(self.listed.measures, spaces, promise, inference, n, contributions, proved=proved)
-        if not tables or (auto and n < FEWEST):
+        if not tables or (auto and n < MIN_MEASURED_ROWS):
             return measure_added() if self.added else ()
         if self.goals is not None:
             weights = _goal_shares(tables, spaces, self.goals)
@@ -308,7 +309,7 @@ def _add_item_pairs(
             yield pairs
 
 
-def _joint_table(names: Sequence[str], spaces: Mapping[str, Space], bins: int = BINS) -> Measure:
+def _joint_table(names: Sequence[str], spaces: Mapping[str, Space], bins: int = JOINT_NUMBER_BINS) -> Measure:
     """Return the joint of columns, or the vector sums by a listed column."""
     vectors = [name for name in names if name in spaces and spaces[name].holds_vectors]
     if len(names) == 2 and len(vectors) == 1:
@@ -317,7 +318,7 @@ def _joint_table(names: Sequence[str], spaces: Mapping[str, Space], bins: int = 
     return Measure("joint", tuple(names), 1.0, bins if has_cut_numbers else 0)
 
 
-def _default_tables(spaces: Mapping[str, Space], bins: int = BINS) -> Iterator[Measure]:
+def _default_tables(spaces: Mapping[str, Space], bins: int = JOINT_NUMBER_BINS) -> Iterator[Measure]:
     """Yield all tables that default measurement chooses from: tables of numbers and sets, and pairs, the smallest
     first.
 
@@ -325,7 +326,7 @@ def _default_tables(spaces: Mapping[str, Space], bins: int = BINS) -> Iterator[M
     """
     plain = {name: space for name, space in spaces.items() if not space.holds_sets and not space.holds_vectors}
     cells = {name: cell_count(space, bins) for name, space in plain.items()}
-    cells_available, paired_columns = LARGEST_TABLE, set[str]()
+    cells_available, paired_columns = MAX_MEASURED_CELLS, set[str]()
     pairs = []
     for column, partner in sorted(combinations(plain, 2), key=lambda pair: cells[pair[0]] * cells[pair[1]]):
         # The smallest pairs come first, so that one large pair does not displace many.
@@ -335,7 +336,7 @@ def _default_tables(spaces: Mapping[str, Space], bins: int = BINS) -> Iterator[M
             pairs.append((column, partner))
             paired_columns |= {column, partner}
     for name, space in spaces.items():
-        if not space.is_listed or (name not in paired_columns and 1 < cell_count(space, 0) <= LARGEST_TABLE):
+        if not space.is_listed or (name not in paired_columns and 1 < cell_count(space, 0) <= MAX_MEASURED_CELLS):
             yield from _column_tables(name, space)
     for pair in sorted(pairs, key=lambda pair: [list(plain).index(name) for name in pair]):
         yield _joint_table(pair, spaces, bins)
@@ -402,7 +403,7 @@ def _fit_to_noise(
     """
     defaults, weights = _choose_tables(tables, spaces, n)
     extras = _missing_tables(
-        defaults, extra_tables, spaces, max((pair.most for pair in _joints(defaults)), default=0) or BINS
+        defaults, extra_tables, spaces, max((pair.most for pair in _joints(defaults)), default=0) or JOINT_NUMBER_BINS
     )
     if not extras:
         return defaults, weights
@@ -516,13 +517,13 @@ def _bin_tables(tables: Sequence[Measure], spaces: Mapping[str, Space], n: int) 
     pairs = _joints(tables)
     if not any(pair.most for pair in pairs):
         return list(tables)
-    best_bins = round(BINS * (_rows_per_noise(tables, n) / _ROWS_PER_NOISE_AT_12_BINS) ** (1 / 3))
+    best_bins = round(JOINT_NUMBER_BINS * (_rows_per_noise(tables, n) / _ROWS_PER_NOISE_AT_12_BINS) ** (1 / 3))
     # More cells of numbers make pairs larger, and `_default_tables` omits pairs beyond its limit of cells.
-    for bins in range(min(max(best_bins, FEWEST_BINS), MOST_BINS), BINS, -1):
+    for bins in range(min(max(best_bins, FEWEST_BINS), MOST_BINS), JOINT_NUMBER_BINS, -1):
         candidates = list(_default_tables(spaces, bins))
         if len(_joints(candidates)) >= len(pairs):
             return candidates
-    return list(_default_tables(spaces, min(max(best_bins, FEWEST_BINS), BINS)))
+    return list(_default_tables(spaces, min(max(best_bins, FEWEST_BINS), JOINT_NUMBER_BINS)))
 
 
 def _clear_triples(
@@ -537,7 +538,7 @@ def _clear_triples(
     names = [name for name in spaces if name in columns]
     if len(names) < 3 or len(pairs) < math.comb(len(names), 2):
         return []
-    bins = max(pair.most for pair in pairs) or BINS
+    bins = max(pair.most for pair in pairs) or JOINT_NUMBER_BINS
     cells = [cell_count(spaces[name], bins) for name in names]
     uncut_cells = [
         cell_count(space, 0)
@@ -550,7 +551,11 @@ def _clear_triples(
     # Elementary symmetric sums: wide tables' triples are too many to list.
     triple_cells, uncut_triple_cells = _sum_of_triples(cells), _sum_of_triples(uncut_cells)
     largest_triple = math.prod(sorted(cells)[-3:])
-    if triple_cells > _MOST_TRIPLE_CELLS or uncut_triple_cells > _MOST_UNCUT_CELLS or largest_triple > LARGEST_TABLE:
+    if (
+        triple_cells > _MOST_TRIPLE_CELLS
+        or uncut_triple_cells > _MAX_UNCUT_TRIPLE_CELLS
+        or largest_triple > MAX_MEASURED_CELLS
+    ):
         return []
     triple_count = math.comb(len(names), 3)
     # σ² is inverse to a table's share of the budget: a pair had 1/len(pairs), a triple has
@@ -591,7 +596,7 @@ def _add_one_ways(tables: Sequence[Measure], spaces: Mapping[str, Space]) -> Ite
 
 
 def _listed_tables(
-    column_tuples: Iterable[tuple[str, ...]], spaces: Mapping[str, Space], bins: int = BINS
+    column_tuples: Iterable[tuple[str, ...]], spaces: Mapping[str, Space], bins: int = JOINT_NUMBER_BINS
 ) -> Iterator[Measure]:
     """Yield the listed tables, and the one-ways whose quantiles cut the numbers of joints."""
     column_tuples = list(column_tuples)
@@ -703,7 +708,7 @@ def _find_least_noise(
 ) -> list[Measure] | None:
     """Return the tables with about the least noise of a step (exact if ``proved``) within μ; None if there is none."""
     # Below this slack the distance of noise from its law counts.
-    if not mu > 0 or delta * SLACK < FAINTEST:
+    if not mu > 0 or delta * MEASURED_SLACK_SHARE < FAINTEST:
         return None
 
     def with_noise(scales: Sequence[float]) -> list[Measure]:

@@ -24,13 +24,13 @@ from dpframe.plan.setting import Setting, forecast_of
 from dpframe.plan.words import UNITS
 from dpframe.spaces import Categorical
 
-EPSILONS = (1 / 8, 8**-0.5, 1.0, 8**0.5, 8.0)
+EPSILON_MULTIPLES = (1 / 8, 8**-0.5, 1.0, 8**0.5, 8.0)
 """Multiples of the plan's own ε at which errors are forecast (limit of a page)."""
-ROWS = (1 / 16, 1 / 4, 1.0, 4.0, 16.0)
+ROW_MULTIPLES = (1 / 16, 1 / 4, 1.0, 4.0, 16.0)
 """Multiples of the plan's own ε and rows at which errors are forecast; the page interpolates between them (limit of a
 page)."""
 
-MANY = 24
+FULL_GRID_COLUMNS = 24
 """Columns above which the grid leaves out every other point: a forecast then takes most of a second (limit of time)."""
 
 MOST_PAIRS = 300
@@ -38,7 +38,7 @@ MOST_PAIRS = 300
 
 _INTERVAL_HALF_WIDTH_SE = NormalDist().inv_cdf(0.975)
 """Standard errors of half a 95 % interval (theory: 97.5 % quantile of the normal law)."""
-_DIGITS = 4
+_FIGURE_DIGITS = 4
 """Digits of a figure (limit of a page)."""
 
 
@@ -93,10 +93,10 @@ def page_data(plan: PlanData) -> dict[str, Any]:
     assert plan.n
     setting = Setting.of(plan)
     # Every other point of the grid keeps its ends and its middle.
-    step = 1 if len(plan.columns) <= MANY else 2
-    epsilons = [plan.epsilon * factor for factor in EPSILONS[::step]]
+    step = 1 if len(plan.columns) <= FULL_GRID_COLUMNS else 2
+    epsilons = [plan.epsilon * factor for factor in EPSILON_MULTIPLES[::step]]
     # Small plans may round two multiples to one number.
-    rows = sorted({max(2, round(plan.n * factor)) for factor in ROWS[::step]})
+    rows = sorted({max(2, round(plan.n * factor)) for factor in ROW_MULTIPLES[::step]})
     grid = [[_forecast_errors(replace(setting, promise=Budget(e, plan.delta), n=n)) for n in rows] for e in epsilons]
     setting_errors = _forecast_errors(setting)
     options = {
@@ -158,7 +158,7 @@ def _half_width(error: float | None) -> float | None:
 
 def _round_figure(value: float) -> float:
     """Return a number rounded to the page's digits."""
-    return float(f"{value:.{_DIGITS}g}")
+    return float(f"{value:.{_FIGURE_DIGITS}g}")
 
 
 def lost_columns(plan: PlanData, epsilons: Sequence[float], rows: Sequence[int]) -> dict[str, Any] | None:

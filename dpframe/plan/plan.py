@@ -20,7 +20,7 @@ from dpframe.plan.certificate import Certificate, certify
 from dpframe.plan.columns import parted
 from dpframe.plan.data import PlanData, fields_of, read_fields, read_parts, schema_of
 from dpframe.plan.explanation import Explanation, explained
-from dpframe.plan.measures import SLACK
+from dpframe.plan.measures import MEASURED_SLACK_SHARE
 from dpframe.plan.notebook import notebook_html
 from dpframe.plan.page import plan_page
 from dpframe.plan.sample_size import sample_curve_of
@@ -124,7 +124,7 @@ class Plan(PlanData):
         if self.local_epsilon is not None and inference_step is not None and may_have_tables:
             # Inference decides which tables there are: rows have the cap beside the largest cost of tables.
             square_left_over = max(0.0, float(promise_step(self.release).square - inference_step.square))
-            table_limit = Step(math.sqrt(square_left_over) * (1 - 1e-12), SLACK * self.delta)
+            table_limit = Step(math.sqrt(square_left_over) * (1 - 1e-12), MEASURED_SLACK_SHARE * self.delta)
             terms = replace(terms, local=row_cap(self.release, self.inferred, table_limit, self.local_epsilon))
         columns, groups = parted(recalibrate(self.units, terms), self.names)
         inferred = None if self.inferred is None else self.inferred.replanned(self.n, terms.rows)

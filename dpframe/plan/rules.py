@@ -29,7 +29,7 @@ Codes = Mapping[str, npt.NDArray[Any]]
 Cells = Mapping[str, tuple[IntArray, IntArray]]
 """By column the first code of every cell, and the code after its last; null has its own cell."""
 
-MOST_VALUES = 1 << 20
+MAX_MAPPED_VALUES = 1 << 20
 """Most values of a column that a mapping may have (limit of memory)."""
 
 _RULE_FORMS = "dpf.Implies(if, then), dpf.Follows(column, of, mapping) or dpf.Ordered(low, high)"
@@ -340,9 +340,9 @@ class Follows(Rule):
     def bind(self, spaces: Mapping[str, Space]) -> BoundRule:
         """Return the rule in codes."""
         source_space, target_space = _ruled_space(spaces, self.of), _ruled_space(spaces, self.column)
-        if source_space.values > MOST_VALUES:
+        if source_space.values > MAX_MAPPED_VALUES:
             raise ParameterError(
-                f"rules: column {self.of!r} has more than {MOST_VALUES:,} values, too many for a mapping"
+                f"rules: column {self.of!r} has more than {MAX_MAPPED_VALUES:,} values, too many for a mapping"
             )
         target = np.full(source_space.values, -1, dtype=np.int64)
         for source, value in self.mapping:

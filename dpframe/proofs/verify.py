@@ -11,7 +11,7 @@ from typing import Any
 from dpframe.accounting.budget import Budget
 from dpframe.errors import ColumnError, NotSanitizedError, ParameterError, PlanError, name_list
 from dpframe.plan.certificate import Certificate, certify
-from dpframe.plan.data import SCHEMA
+from dpframe.plan.data import PLAN_SCHEMA_VERSION
 from dpframe.plan.plan import Plan
 from dpframe.release.info import ReleaseInfo
 from dpframe.release.noisy_tables import Cuts
@@ -175,7 +175,7 @@ def _refute_plan(text: str, error: PlanError) -> Certificate:
     data = _read_object(text)
     # A newer schema is no fault of the release: this version cannot judge its claims.
     for part in (data, data.get("plan")):
-        if isinstance(part, dict) and type(part.get("schema")) is int and part["schema"] > SCHEMA:
+        if isinstance(part, dict) and type(part.get("schema")) is int and part["schema"] > PLAN_SCHEMA_VERSION:
             raise error
     plan: Any = data.get("plan")
     if not isinstance(plan, dict) or not isinstance(plan.get("columns"), list):
@@ -216,7 +216,9 @@ def _plan_failure(part: dict[str, Any]) -> PlanError | None:
 
 def _read_leniently(plan: dict[str, Any]) -> Plan:
     """Read a plan as if it claimed nothing."""
-    return Plan.from_json(json.dumps(plan | {"schema": SCHEMA, "epsilon": 1e300, "delta": math.nextafter(1, 0)}))
+    return Plan.from_json(
+        json.dumps(plan | {"schema": PLAN_SCHEMA_VERSION, "epsilon": 1e300, "delta": math.nextafter(1, 0)})
+    )
 
 
 def _read_object(text: str) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from dpframe.tables.types import output_type
 from dpframe.totals.answers import Noise
 from dpframe.totals.counts import Codes
 
-ROWS = 1 << 16
+COUNTED_CHUNK_ROWS = 1 << 16
 """Rows that are counted at a time."""
 _LARGEST_RESPONSE_SPACE = 1 << 24
 """Codes up to which any space has randomised response, the channel that is made fastest."""
@@ -148,8 +148,10 @@ def batches(table: Table, columns: Sequence[QueryColumn]) -> Iterator[dict[str, 
     for batch in table.batches([column.name for column in columns]):
         rows = len(next(iter(batch.values())))
         # Slices bound the memory of codes, whatever the size of a batch.
-        for start in range(0, rows, ROWS):
-            yield {column.name: column.codes(batch[column.name][start : start + ROWS]) for column in columns}
+        for start in range(0, rows, COUNTED_CHUNK_ROWS):
+            yield {
+                column.name: column.codes(batch[column.name][start : start + COUNTED_CHUNK_ROWS]) for column in columns
+            }
 
 
 def linear(values: FloatArray, noise: Noise, scale: float, level: float) -> dict[str, FloatArray]:

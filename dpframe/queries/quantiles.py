@@ -25,8 +25,8 @@ from dpframe.totals.answers import MECHANISMS, Noise, Portion, gaussian
 from dpframe.totals.counts import Codes
 from dpframe.totals.questions import CellTree
 from dpframe.totals.ranks import (
-    ERROR,
-    REACH,
+    LAST_READING_ERROR_SD,
+    LAST_READING_HALF_WIDTH_SD,
     RankCounts,
     distance_weights,
     distances,
@@ -190,7 +190,7 @@ class Search(QuantileWay):
         sigma = max(
             math.sqrt(level_noises[-1].variance) / unit for level_noises, unit in zip(noise, units, strict=True)
         )
-        return ERROR * sigma, REACH * sigma
+        return LAST_READING_ERROR_SD * sigma, LAST_READING_HALF_WIDTH_SD * sigma
 
     def places(self, noise: Sequence[Sequence[Noise]], stream: Keystream) -> FloatArray:
         """Search for each level, in all groups at once."""

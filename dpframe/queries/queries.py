@@ -22,7 +22,7 @@ from dpframe.queries.values import Answered, ratios, squared_z
 from dpframe.spaces.arrays import FloatArray
 from dpframe.totals.questions import CellCounts, Summed
 
-MOST_CELLS = 1 << 20
+MAX_CROSSTAB_CELLS = 1 << 20
 """Most cells of a cross table."""
 
 _EXAMPLES = {
@@ -446,8 +446,8 @@ class Queries(MomentQueries, QuantileQueries, SetQueries, Selections):
             )
             for query_column in query_columns
         ]
-        if math.prod(axis.cells for axis in axes) > MOST_CELLS:
-            raise ParameterError(f"bins give more than {MOST_CELLS:,} cells; take fewer")
+        if math.prod(axis.cells for axis in axes) > MAX_CROSSTAB_CELLS:
+            raise ParameterError(f"bins give more than {MAX_CROSSTAB_CELLS:,} cells; take fewer")
         read_columns, conditions = self._conditions(where, *query_columns)
         parts = {column.name: (axis.cells, axis.cell_of) for column, axis in zip(query_columns, axes, strict=True)}
         question = CellCounts(parts, self.unit, conditions)

@@ -21,7 +21,7 @@ from dpframe.release.info import ReleaseInfo
 from dpframe.release.noisy_tables import Tables
 from dpframe.release.order_watch import SortedWatch
 from dpframe.release.rows import Digest, Selection, order_words, release
-from dpframe.release.spill import BUCKET_ROWS, Spill
+from dpframe.release.spill import SPILL_BUCKET_ROWS, Spill
 from dpframe.tables.batches import Batch, ahead, length, ordered, row_groups, taken, written
 from dpframe.tables.files import FileInput
 from dpframe.tables.parquet_form import ParquetForm
@@ -128,7 +128,7 @@ class Conversion:
 
     def _shuffle_rows(self, folder: Path) -> Generator[Batch, None, None]:
         """Yield the released rows in their shuffled order, through encrypted buckets on disk."""
-        with Spill(folder, ((self.plan.sample or self.table.n) // BUCKET_ROWS).bit_length()) as spill:
+        with Spill(folder, ((self.plan.sample or self.table.n) // SPILL_BUCKET_ROWS).bit_length()) as spill:
             with closing(self._randomise_batches()) as batches:
                 for batch in batches:
                     if batch.words is not None:

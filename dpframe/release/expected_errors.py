@@ -17,7 +17,7 @@ from dpframe.plan.plan import Plan
 from dpframe.plan.setting import forecast_of
 from dpframe.plan.words import digits
 
-GOOD = 0.05
+GOOD_ERROR_SHARE = 0.05
 """An error of a count, in parts of the rows, or of a mean, in parts of its range, that is good enough for most."""
 
 _NAMES = {"marginal": "counts", "joint": "pairs", "mean": "means"}
@@ -82,7 +82,7 @@ class Expectation:
         }
         if lost is not None:
             table["lost"] = lost[0], str(lost[1])
-        ratio = max(errors.get("counts", 0.0), errors.get("means", 0.0)) / GOOD
+        ratio = max(errors.get("counts", 0.0), errors.get("means", 0.0)) / GOOD_ERROR_SHARE
         good_rows = max(math.ceil(rows * ratio), least_rows)
         # Two digits, rounded up.
         unit = 10 ** max(len(str(good_rows)) - 2, 0)

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from dpframe.errors import PlanError, name_list
-from dpframe.plan.data import SCHEMA
+from dpframe.plan.data import PLAN_SCHEMA_VERSION
 from dpframe.plan.explanation import person_lines
 from dpframe.plan.levels import cells_between, children, level_sizes, stops_of
 from dpframe.plan.measures import OF_SETS, Measure, MeasuredTable, way_starts
@@ -163,8 +163,10 @@ class ReleaseInfo:
         part, left_out = data.get("part"), data.get("left_out", [])
         if not isinstance(part, str | None) or not isinstance(left_out, list):
             raise damage_error
-        if schema > SCHEMA:
-            raise PlanError(f"the release has schema {schema}, this version reads up to {SCHEMA}; upgrade dpframe")
+        if schema > PLAN_SCHEMA_VERSION:
+            raise PlanError(
+                f"the release has schema {schema}, this version reads up to {PLAN_SCHEMA_VERSION}; upgrade dpframe"
+            )
         info = cls(Plan.from_json(plan), n, digest, rows, data.get("measured") is True, part=part)
         if not set(map(str, left_out)) <= {*info.plan.names, *info.plan.passthrough}:
             raise damage_error

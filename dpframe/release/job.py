@@ -36,7 +36,7 @@ from dpframe.tables.table import SHUFFLED, Codes, Table, check_released_types, l
 T = TypeVar("T", bound=Table)
 D = TypeVar("D")
 
-_FEWEST_ROWS = 2
+_MIN_AVERAGED_ROWS = 2
 """Rows below which a table has nothing to average."""
 
 
@@ -120,7 +120,7 @@ class ReleaseJob(Job[Checked, D], Generic[T, D]):
             else CheckedRequest.ready(request.plan, table, request)
         )
         if request.release and checked_request.plan is not None:  # inference has a warning of its own
-            if table.n < _FEWEST_ROWS:
+            if table.n < _MIN_AVERAGED_ROWS:
                 row_count_text = (
                     "the table has no rows: the release is empty" if table.n == 0 else "the table has one row"
                 )

@@ -197,7 +197,7 @@ def _even_bins(counts: Sequence[int], max_bins: int) -> list[int]:
     return starts
 
 
-_BATCH_ROWS = 1 << 17
+_COUNTED_BATCH_ROWS = 1 << 17
 """Number of rows that are counted at a time, so that their cells stay in cache."""
 
 _ITEM_COUNTERS: Mapping[str, type[Items]] = {"items": Items, "item_pairs": ItemPairs}
@@ -291,8 +291,8 @@ class Tables:
         # `release` mends rows as well: tables and rows must describe equal values.
         codes = self._rules.mended(codes)
         count = len(next(iter(codes.values())))
-        for start in range(0, count, _BATCH_ROWS):
-            part = {name: column[start : start + _BATCH_ROWS] for name, column in codes.items()}
+        for start in range(0, count, _COUNTED_BATCH_ROWS):
+            part = {name: column[start : start + _COUNTED_BATCH_ROWS] for name, column in codes.items()}
             cells = {
                 (name, in_cells): self._find_places(name, part[name], in_cells)
                 for name, in_cells in self._counted_columns

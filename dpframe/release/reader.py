@@ -47,7 +47,7 @@ from dpframe.tables.table import Streamed, engine_of
 
 TARGETS = ("table", "population")
 
-BATCH_ROWS = 1 << 18
+ENCODED_BATCH_ROWS = 1 << 18
 
 KNOWN_DIGESTS = 32
 """Tables whose digests are kept."""
@@ -310,7 +310,7 @@ class Source:
         if not isinstance(self._table, Streamed):
             yield {c.name: self._table.encode(c.name, c.released, "error") for c in columns}
             return
-        yield from self._table.coded({c.name: c.released for c in columns}, BATCH_ROWS)
+        yield from self._table.coded({c.name: c.released for c in columns}, ENCODED_BATCH_ROWS)
 
     def verify(self) -> bool:
         """Return whether the randomised columns equal the released ones, by count and digest.

@@ -72,7 +72,7 @@ def _value_text(value: object) -> str:
         return ""
 
 
-RELEASES, INFERENCES, EPSILON, DELTA, AT_ONCE, WARNED = range(6)
+RELEASES, INFERENCES, EPSILON, DELTA, MOST_COPIES, WARNED = range(6)
 
 
 class ReleasedRows:
@@ -125,9 +125,11 @@ class ReleasedRows:
             if not len(places):
                 return None
             sums_of_rows = self.spent[places]
-            sums_of_rows[:, :AT_ONCE] += times[:, None] * np.array([not inference, inference, cost.epsilon, cost.delta])
-            sums_of_rows[:, AT_ONCE] = np.maximum(sums_of_rows[:, AT_ONCE], times)
-            sums_per_person = sums_of_rows[:, :AT_ONCE] / sums_of_rows[:, AT_ONCE, None]
+            sums_of_rows[:, :MOST_COPIES] += times[:, None] * np.array(
+                [not inference, inference, cost.epsilon, cost.delta]
+            )
+            sums_of_rows[:, MOST_COPIES] = np.maximum(sums_of_rows[:, MOST_COPIES], times)
+            sums_per_person = sums_of_rows[:, :MOST_COPIES] / sums_of_rows[:, MOST_COPIES, None]
             times_released = np.maximum(sums_per_person[:, RELEASES], sums_per_person[:, INFERENCES] - 1)
             # The row in the middle: single rows of two tables may be alike by chance.
             order = np.argsort(times_released, kind="stable")

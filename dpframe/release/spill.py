@@ -22,7 +22,7 @@ from dpframe.noise.keystream import cipher_at
 from dpframe.release.rows import rank_halves
 from dpframe.tables.batches import Batch, joined, length
 
-_BLOCK_BYTES = 1 << 20
+_ENCRYPTED_BLOCK_BYTES = 1 << 20
 """Number of bytes that are encrypted at a time, in memory that is allocated once."""
 
 
@@ -36,7 +36,7 @@ class HiddenFile:
         self._file = tempfile.TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115 (closed by __exit__)
         self._cipher = cipher_at(self._key, 0)
         self._end = 0
-        self._block = np.empty(_BLOCK_BYTES, dtype=np.uint8)
+        self._block = np.empty(_ENCRYPTED_BLOCK_BYTES, dtype=np.uint8)
 
     def __enter__(self) -> Self:
         return self
@@ -60,7 +60,7 @@ class HiddenFile:
     def fetch_into(self, offset: int, out: npt.NDArray[np.uint8]) -> None:
         """Read and decrypt bytes from an offset until ``out`` is full."""
         cipher, place = cipher_at(self._key, offset), 0
-        block = np.empty(min(_BLOCK_BYTES, len(out)), dtype=np.uint8)
+        block = np.empty(min(_ENCRYPTED_BLOCK_BYTES, len(out)), dtype=np.uint8)
         while place < len(out):
             count = read_at(self._file.fileno(), offset + place, block[: len(out) - place])
             if not count:
@@ -87,7 +87,7 @@ class HiddenFile:
 SPILL_ROWS = 1 << 17
 
 
-BUCKET_ROWS = 1 << 19
+SPILL_BUCKET_ROWS = 1 << 19
 
 
 HELD_BYTES = 1 << 27

@@ -19,7 +19,7 @@ from dpframe.errors import FileError, ParameterError
 from dpframe.noise.keystream import derived_key
 from dpframe.release.spill import HiddenFile
 from dpframe.spaces import as_arrow
-from dpframe.tables.files import BATCH_ROWS, FileInput
+from dpframe.tables.files import READ_BATCH_ROWS, FileInput
 from dpframe.tables.frames import ArrowFrame, without_views, wrap
 from dpframe.tables.inputs import open_input
 from dpframe.tables.metadata import metadata_text
@@ -47,7 +47,7 @@ class StagedInput(FileInput):
         schema, tables = stream
         wrap(schema.empty_table())  # checks the column names
         blocks, rows = [], 0
-        for table in _regroup_tables(tables, BATCH_ROWS):
+        for table in _regroup_tables(tables, READ_BATCH_ROWS):
             blocks.append({name: hidden.append_table(_encode_texts(table.select([name]))) for name in schema.names})
             rows += table.num_rows
         text = metadata_text(schema.metadata)
@@ -81,7 +81,7 @@ class StagedInput(FileInput):
     def read(self, names: Sequence[str]) -> pa.Table:
         """Return columns as one table."""
         schema = pa.schema([self.schema.field(name) for name in names])
-        batches = self._read_batches(names, BATCH_ROWS, names)
+        batches = self._read_batches(names, READ_BATCH_ROWS, names)
         return pa.concat_tables([schema.empty_table(), *(pa.table(batch, schema) for batch in batches)])
 
     def digest(self) -> bytes:
@@ -96,7 +96,7 @@ class StagedInput(FileInput):
     def _keyed_digest(self, key: bytes) -> bytes:
         check_key = derived_key(key, b"digest of the input")
         checks, first_row, low, high = RowChecks(check_key, tuple(self.schema.names)), 0, 0, 0
-        for batch in self._read_batches(self.schema.names, BATCH_ROWS, self.schema.names):
+        for batch in self._read_batches(self.schema.names, READ_BATCH_ROWS, self.schema.names):
             frame = ArrowFrame(pa.table(batch))
             sums = added(checks({}, first_row, frame.n, frame))
             first_row, low, high = first_row + frame.n, low + sums[0], high + sums[1]
@@ -138,7 +138,7 @@ def stream_of(source: Any) -> Stream | None:
             # Older versions of polars give no batches.
             frames = source.collect_batches() if hasattr(source, "collect_batches") else [source.collect()]
         else:
-            frames = source.iter_slices(BATCH_ROWS)
+            frames = source.iter_slices(READ_BATCH_ROWS)
         return schema, (frame.to_arrow(compat_level=oldest).cast(schema) for frame in frames)
     if not hasattr(source, "__arrow_c_stream__"):
         return None

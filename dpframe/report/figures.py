@@ -19,15 +19,15 @@ from dpframe.report.elements import Drawing, Table, bar, interval_bar, log_bar, 
 from dpframe.spaces.cells import has_few_values
 from dpframe.spaces.words import number
 
-MOST_COLUMNS = 8
+MAX_DRAWN_COLUMNS = 8
 """Columns that are drawn."""
 
 MOST_ROWS = 10
 """Values of a column that are drawn."""
 
-BINS = 8
+HISTOGRAM_BINS = 8
 
-FINEST = 256
+MAX_DRAWN_HISTOGRAM_VALUES = 256
 """Numeric columns of no more values, or in measured tables, are drawn as a histogram, too; other fits take longer."""
 
 SHARES = (0.05, 0.2, 0.5, 0.8)
@@ -39,7 +39,8 @@ KINDS = {"marginal": "shares of values", "joint": "shares of pairs", "support": 
 _SYMMETRY_TOLERANCE = 0.1
 """Part of an interval by which its halves may differ and be written as one number."""
 
-_Z = NormalDist().inv_cdf(0.975)
+INTERVAL_Z = NormalDist().inv_cdf(0.975)
+"""Half-width of a 95 % interval, in standard errors."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class Figure:
 
 def estimate_figures(estimates: Estimates) -> list[Figure]:
     """Return a figure for each of the first columns, with estimates and intervals."""
-    return [Figure(name, tuple(_column_parts(estimates, name))) for name in estimates.plan.names[:MOST_COLUMNS]]
+    return [Figure(name, tuple(_column_parts(estimates, name))) for name in estimates.plan.names[:MAX_DRAWN_COLUMNS]]
 
 
 def _column_parts(estimates: Estimates, name: str) -> list[Table | str]:
@@ -83,9 +84,9 @@ def _column_statistics(estimates: Estimates, name: str) -> list[Table | str]:
     rows = _mean_parts(estimates, name)
     has_table = any(name in measure.columns for measure in estimates.plan.measures)
     # Fine grids without a measured table take too long to fit.
-    if space.size > FINEST and not has_table:
+    if space.size > MAX_DRAWN_HISTOGRAM_VALUES and not has_table:
         return rows
-    bin_shares = estimates.histogram(name, BINS)
+    bin_shares = estimates.histogram(name, HISTOGRAM_BINS)
     if space.is_whole and not space.is_time:
         # Intervals are closed on the left: their ends as they are would overlap, and go beyond the bounds.
         first_number, second_number = np.asarray(space.numbers(np.array([0, 1])), dtype=np.float64)
@@ -211,7 +212,7 @@ def forecast_rows(plan: Plan, n: int) -> list[Sequence[object]]:
             continue
         for statistic in ("support", "mean curve", "mean", "marginal"):
             if (statistic, column.name) in errors:
-                half = _Z * errors[statistic, column.name]
+                half = INTERVAL_Z * errors[statistic, column.name]
                 rows.append((column.name, *_expected_cells(statistic, half, column.space)))
                 break
     return rows

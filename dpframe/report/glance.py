@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import inf
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -15,14 +14,14 @@ from dpframe.errors import DpframeWarning, name_list
 from dpframe.estimate import Estimates
 from dpframe.plan.columns import Column
 from dpframe.plan.plan import Plan
+from dpframe.report.figures import INTERVAL_Z
 
-GOOD, ROUGH = 0.05, 0.25
+GOOD_HALF_WIDTH_SHARE, ROUGH_HALF_WIDTH_SHARE = 0.05, 0.25
 """Half-widths of 95 % intervals, in parts of all rows or of a column's range, up to which a column is good or rough."""
 
 _SPREAD_SDS = 4.0
 """Standard deviations that most values of a column lie within."""
 
-_Z = NormalDist().inv_cdf(0.975)
 _VERDICT_STATISTICS = ("support", "mean curve", "mean", "marginal")
 """Statistics by which a column is judged: the first that it has."""
 
@@ -104,9 +103,9 @@ def glance(plan: Plan, n: int, estimates: Estimates | None = None) -> Glance:
         return (name for name in known_names if low < halves[name] <= high)
 
     return Glance(
-        tuple(within(-1.0, GOOD)),
-        tuple(within(GOOD, ROUGH)),
-        tuple(within(ROUGH, inf)),
+        tuple(within(-1.0, GOOD_HALF_WIDTH_SHARE)),
+        tuple(within(GOOD_HALF_WIDTH_SHARE, ROUGH_HALF_WIDTH_SHARE)),
+        tuple(within(ROUGH_HALF_WIDTH_SHARE, inf)),
         tuple(name for name in halves if name in missing_names),
     )
 
@@ -129,5 +128,5 @@ def _relative_half_width(errors: Mapping[Any, float], name: str, diameter: float
         if (statistic, name) in errors:
             # A column with a single value has no range.
             error_range = diameter or 1.0 if statistic.startswith("mean") else 1.0
-            return _Z * float(errors[statistic, name]) / error_range
+            return INTERVAL_Z * float(errors[statistic, name]) / error_range
     return inf

@@ -36,7 +36,7 @@ from dpframe.report.elements import (
     table,
     unit_word,
 )
-from dpframe.report.figures import MOST_COLUMNS, Figure, estimate_figures, forecast_rows, share_table
+from dpframe.report.figures import MAX_DRAWN_COLUMNS, Figure, estimate_figures, forecast_rows, share_table
 from dpframe.report.glance import glance
 from dpframe.spaces.words import number
 
@@ -346,7 +346,7 @@ def _accuracy_of(plan: Plan, n: int, estimates: Estimates | None) -> Accuracy | 
     heads = ("Column", "Statistic", "#Expected interval", "Part of its range")
     forecast = table(caption, heads, forecast_rows(plan, n), "bars")
     figures = [] if estimates is None else estimate_figures(estimates)
-    return Accuracy(figures, forecast, len(plan.columns) > MOST_COLUMNS)
+    return Accuracy(figures, forecast, len(plan.columns) > MAX_DRAWN_COLUMNS)
 
 
 def _gain_table(plan: Plan) -> Table | None:

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from dpframe.errors import ParameterError, check_whole, is_one_of
 
-BITS = (2, 4, 8, 16)
+COORDINATE_BITS = (2, 4, 8, 16)
 """Bits of a coordinate: whole coordinates fill a word."""
 
 _MEMORY_TYPES = {8: "<u1", 16: "<u2"}
@@ -60,14 +60,14 @@ class Ball:
             raise ParameterError(f"room must be a power of two up to {LARGEST_ROOM}; leave it out")
         object.__setattr__(self, "length", check_whole(self.length, "length", 1, LONGEST, of="coordinates"))
         bits: Any = self.bits
-        if not isinstance(bits, Integral) or bits not in BITS:
+        if not isinstance(bits, Integral) or bits not in COORDINATE_BITS:
             raise ParameterError("bits must be 2, 4, 8 or 16")
         object.__setattr__(self, "bits", int(bits))
         if not is_one_of(self.norm, NORMS):
             raise ParameterError(f"norm must be one of {', '.join(NORMS)}")
         if self.radius < 1 or int(self.measure(np.ones((1, self.length), dtype=np.int64))[0]) > self.limit:
             room = f" with room={self.room}" if self.room > 1 else ""
-            remedy = "take 16" if self.bits < BITS[-1] else "raise epsilon, for which less room is enough"
+            remedy = "take 16" if self.bits < COORDINATE_BITS[-1] else "raise epsilon, for which less room is enough"
             raise ParameterError(
                 f"bits={self.bits} are too few for {self.length} coordinates in {self.norm}{room}; {remedy}"
             )

@@ -9,13 +9,13 @@ from typing import Any
 from dpframe.spaces import Space
 from dpframe.spaces.ball import Ball
 
-FEW_VALUES = 32
+MAX_SHOWN_VALUES = 32
 """Limit on the values of numeric columns that are shown value by value."""
 
 
 def has_few_values(space: Space) -> bool:
     """Return whether a column's values are listed (or so few that they can be)."""
-    return not space.code_words and (space.is_listed or space.size <= FEW_VALUES)
+    return not space.code_words and (space.is_listed or space.size <= MAX_SHOWN_VALUES)
 
 
 def item_count(space: Space) -> int:

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from dpframe.errors import ColumnError, ParameterError
 from dpframe.spaces.arrays import masked_array, replaced
 from dpframe.spaces.base import Codes, Mask, Space, first_row, missing_of, refuse_object, refuse_type, register
-from dpframe.spaces.object_codes import UNKNOWN, PlainCodes
+from dpframe.spaces.object_codes import UNKNOWN_CODE, PlainCodes
 from dpframe.spaces.object_reading import Objects
 from dpframe.spaces.python_values import as_number, as_text
 from dpframe.spaces.words import listed
@@ -250,8 +250,8 @@ class _Listed(Space):
         if codes is None:
             return None
         if self._other is not None:
-            codes[codes == UNKNOWN] = self._other
-        is_coded = codes != UNKNOWN
+            codes[codes == UNKNOWN_CODE] = self._other
+        is_coded = codes != UNKNOWN_CODE
         return codes[is_coded].astype(self.code_type), is_coded
 
     def _objects(self, codes: Codes, missing: Mask) -> Objects:

@@ -25,10 +25,10 @@ from dpframe.spaces.python_values import is_missing
 
 _UNREADABLE = "holds an object that cannot be read, as its own code fails; convert it to a plain value"
 
-UNKNOWN = -1
+UNKNOWN_CODE = -1
 """Code of a value that a list does not have."""
 
-_CHUNK_ROWS = 1 << 14
+_OBJECT_CHUNK_ROWS = 1 << 14
 """Number of objects that are read at a time, so that they and their items stay in cache."""
 
 _SLOTS = 1 << 12
@@ -58,8 +58,8 @@ def encode_objects(space: ObjectReader, values: Sequence[Any], lenient: bool) ->
         np.zeros(len(values), dtype=np.bool_),
     )
     is_unread = np.ones(len(values), dtype=np.bool_)
-    for start in range(0, len(values), _CHUNK_ROWS):
-        for class_, places, objects in by_type(values[start : start + _CHUNK_ROWS]):
+    for start in range(0, len(values), _OBJECT_CHUNK_ROWS):
+        for class_, places, objects in by_type(values[start : start + _OBJECT_CHUNK_ROWS]):
             rows, is_null = places + start, np.full(len(objects), class_ is type(None))
             # NaN is null, and is found for all floats at once.
             if class_ is float:
@@ -119,22 +119,22 @@ class PlainCodes:
     codes: dict[Any, int] = field(repr=False)
 
     def of(self, class_: type, objects: Objects) -> npt.NDArray[np.int32] | None:
-        """Return the codes of objects of a class, or `UNKNOWN`; None for any other class."""
+        """Return the codes of objects of a class, or `UNKNOWN_CODE`; None for any other class."""
         for plain_class, convert in self.classes:
             if plain_class is class_:
                 keys = objects if convert is None else map(convert, objects)
-                return np.fromiter(map(self.codes.get, keys, repeat(UNKNOWN)), dtype=np.int32, count=len(objects))
+                return np.fromiter(map(self.codes.get, keys, repeat(UNKNOWN_CODE)), dtype=np.int32, count=len(objects))
         return None
 
     def of_items(self, items: Objects, other: int | None) -> npt.NDArray[np.int32]:
-        """Return the codes of any objects, or `UNKNOWN`; text that is not listed has the code ``other``, if any."""
-        first_places, codes = _find_first_places(items), np.full(len(items), UNKNOWN, dtype=np.int32)
+        """Return the codes of any objects, or `UNKNOWN_CODE`; text that is not listed has the code ``other``."""
+        first_places, codes = _find_first_places(items), np.full(len(items), UNKNOWN_CODE, dtype=np.int32)
         distinct_places = np.flatnonzero(first_places == np.arange(len(items)))
         for class_, places, objects in by_type(items[distinct_places]):
             class_codes = self.of(class_, objects)
             if class_codes is not None:
                 if other is not None and issubclass(class_, str):
-                    class_codes[class_codes == UNKNOWN] = other
+                    class_codes[class_codes == UNKNOWN_CODE] = other
                 codes[distinct_places[places]] = class_codes
         return codes[first_places]
 
@@ -169,7 +169,7 @@ class PlainLists:
         lists = FlatItems.of(objects)
         codes, lengths = plain.of_items(lists.items, other), lists.lengths
         is_coded = np.ones(len(objects), dtype=np.bool_)
-        is_unknown = codes == UNKNOWN
+        is_unknown = codes == UNKNOWN_CODE
         if is_unknown.any():
             owners = lists.owners
             is_coded[owners[is_unknown]] = False

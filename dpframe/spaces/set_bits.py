@@ -17,7 +17,7 @@ U64 = npt.NDArray[np.uint64]
 Members = tuple[pa.Array, npt.NDArray[np.int64]]
 """The numbers of the set bits, row after row, and their count in each row."""
 
-_CHUNK_ROWS = 1 << 15
+_SET_BITS_CHUNK_ROWS = 1 << 15
 """Number of rows that are processed at a time, so that their words stay in cache."""
 
 _CHUNK_BYTES = 1 << 18
@@ -89,9 +89,9 @@ def _look_up(codes: U64, items: int, out: npt.NDArray[np.integer]) -> None:
     bits, out_bytes, end = -(-items // parts), out.view(np.uint8), 0
     table = _lookup_table(parts, bits, out.dtype.str)
     mask = np.uint64((1 << bits) - 1)
-    index = np.empty((min(_CHUNK_ROWS, len(codes)), parts), dtype=np.int32)
-    for start in range(0, len(codes), _CHUNK_ROWS):
-        word = codes[start : start + _CHUNK_ROWS, 0]
+    index = np.empty((min(_SET_BITS_CHUNK_ROWS, len(codes)), parts), dtype=np.int32)
+    for start in range(0, len(codes), _SET_BITS_CHUNK_ROWS):
+        word = codes[start : start + _SET_BITS_CHUNK_ROWS, 0]
         places = index[: len(word)]
         for part in range(parts):
             np.bitwise_and(word >> np.uint64(part * bits), mask, out=places[:, part], casting="unsafe")

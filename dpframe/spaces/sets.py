@@ -27,7 +27,7 @@ Bools = npt.NDArray[np.bool_]
 MOST_ITEMS = 1 << 16
 """Limit on the items of a space: a row's code has one bit for each."""
 
-LISTED_ITEMS = 16
+MAX_LISTED_SET_ITEMS = 16
 """Limit on the items of spaces whose sets are listed."""
 
 _DTYPES = "OUb?hilqBHILQd"
@@ -287,7 +287,7 @@ class Subset(Space):
 
     def labels(self) -> list[Any]:
         """Return every set as a list of items, in the order of codes; `ParameterError` for more than 16 items."""
-        if self.count > LISTED_ITEMS:
+        if self.count > MAX_LISTED_SET_ITEMS:
             raise ParameterError(f"{self.count} items have too many sets to list; support gives a share per item")
         items = self.listed.labels()
         return [[item for i, item in enumerate(items) if code >> i & 1] for code in range(self.size)]
@@ -309,7 +309,7 @@ class Subset(Space):
 
     def _objects(self, codes: Codes, missing: Mask) -> Objects:
         with uncollected():
-            if self.count > LISTED_ITEMS:
+            if self.count > MAX_LISTED_SET_ITEMS:
                 sets = self._to_lists(codes)
             else:
                 # There are few distinct sets, so each is made once and copied.

@@ -19,7 +19,7 @@ from dpframe.spaces.times import since_midnight
 ISO = re.compile(r"\d{4}(-?\d{2}.*)?")
 """Start of unambiguous time texts: in 01.02.2023 either number may be the month."""
 
-FINE = 4097
+FINE_GRID_VALUES = 4097
 """Number of grid values above which the steps are finer than the numbers in questions."""
 
 
@@ -145,7 +145,7 @@ def _number_code(space: Any, number: Any, rounding: Callable[[float], int]) -> i
     """Return the code of a number, or the next one (``ceil``) or the previous one (``floor``), also beyond bounds."""
     place = _grid_place(space, float(number))
     # A real number on fine steps is rounded to the nearest step, like the rows, so that heaps match.
-    is_rounded = not space.is_whole and space.size > FINE and 0 <= place <= space.size - 1
+    is_rounded = not space.is_whole and space.size > FINE_GRID_VALUES and 0 <= place <= space.size - 1
     return round(place) if is_rounded else rounding(place)
 
 
@@ -160,7 +160,7 @@ def shares_its_step(whole: Space, number: Any) -> bool:
     [False, True, False, True]
     """
     space: Any = whole.inner_space
-    if not space.is_numeric or space.is_listed or space.is_time or space.is_whole or space.size <= FINE:
+    if not space.is_numeric or space.is_listed or space.is_time or space.is_whole or space.size <= FINE_GRID_VALUES:
         return False
     try:
         place = _grid_place(space, float(number))

@@ -28,7 +28,7 @@ from dpframe.spaces.words import number
 
 Floats = npt.NDArray[np.float64]
 
-MOST_LABELS = 1 << 12
+MAX_LISTED_VECTOR_CODES = 1 << 12
 """Limit on the codes of spaces whose vectors are listed."""
 
 CHUNK_NUMBERS = 1 << 15
@@ -258,7 +258,7 @@ class VectorSpace(Space):
 
     def labels(self) -> list[Any]:
         """Return every vector as a list, in the order of codes; `ParameterError` for more than 4,096."""
-        if self.size > MOST_LABELS:
+        if self.size > MAX_LISTED_VECTOR_CODES:
             raise ParameterError(f"{self.noun} have too many values to list; use {self.instead}")
         vectors: list[Any] = self.decode(self.code_array(range(self.size))).to_pylist()
         return vectors

@@ -84,7 +84,7 @@ def check_dialect(path: Path) -> None:
 NULLS = ("", "#N/A", "<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null")
 """The texts of a missing value outside of quotes, as in pandas."""
 
-_BLOCK_BYTES = 1 << 24
+_READ_BLOCK_BYTES = 1 << 24
 """Bytes read at a time; no row may be longer."""
 
 _DAY_FIRST = "pd.to_datetime(…, dayfirst=True) reads columns of dates like 31.1.2024"
@@ -262,7 +262,7 @@ def _decode_text(value: bytes) -> str:
     return value.decode("latin-1")
 
 
-_READ_OPTIONS = pa.csv.ReadOptions(block_size=_BLOCK_BYTES)
+_READ_OPTIONS = pa.csv.ReadOptions(block_size=_READ_BLOCK_BYTES)
 _DAMAGE_MESSAGE = "is no CSV file in UTF-8 with a line of names and as many values in every row"
 _HEADER_MESSAGE = "has a line of names that is not UTF-8; save the file as UTF-8"
 
@@ -314,7 +314,7 @@ def _read_texts(path: Path, is_single_thread: bool = False) -> Iterator[pa.Recor
         quoted_strings_can_be_null=False,
         null_values=list(NULLS),
     )
-    read_options = pa.csv.ReadOptions(block_size=_BLOCK_BYTES, use_threads=not is_single_thread)
+    read_options = pa.csv.ReadOptions(block_size=_READ_BLOCK_BYTES, use_threads=not is_single_thread)
     open_reader = partial(
         pa.csv.open_csv, path, read_options=read_options, parse_options=parse_options, convert_options=convert_options
     )

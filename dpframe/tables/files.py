@@ -31,7 +31,7 @@ from dpframe.tables.table import Codes, Counters, Streamed, check_types, located
 from dpframe.tables.types import coded_field
 from dpframe.totals.counts import counting
 
-BATCH_ROWS = 1 << 17
+READ_BATCH_ROWS = 1 << 17
 """Default number of rows that are read at a time."""
 
 
@@ -301,7 +301,7 @@ class FileInput(Streamed):
         return [coded_field(f.name, f.type, f.nullable) for f in map(self.schema.field, names)]
 
     def batches(
-        self, names: Sequence[str], rows: int = BATCH_ROWS, plain: Collection[str] = ()
+        self, names: Sequence[str], rows: int = READ_BATCH_ROWS, plain: Collection[str] = ()
     ) -> Iterator[dict[str, pa.Array]]:
         """Yield up to ``rows`` rows at a time, repeated by their counts; no batch spans two files.
 
@@ -367,7 +367,7 @@ class FileInput(Streamed):
         table = self.typed(spaces, inferred)
         check_types(table.fields(list(spaces)), spaces)
         first_row = 0
-        for batch in table._read_batches(list(spaces), BATCH_ROWS, ()) if spaces else ():
+        for batch in table._read_batches(list(spaces), READ_BATCH_ROWS, ()) if spaces else ():
             for name, space in spaces.items():
                 try:
                     is_inferred = name in inferred

@@ -28,7 +28,7 @@ from dpframe.noise.keystream import Keystream, Rows
 from dpframe.spaces import as_arrow
 from dpframe.tables.types import is_text
 
-AT_ONCE = 1 << 21
+PERSON_CHUNK_ROWS = 1 << 21
 """Limit on rows whose persons are in memory at a time; larger tables read the column of ids several times."""
 
 Words = npt.NDArray[np.uint64]
@@ -36,7 +36,9 @@ Counts = npt.NDArray[np.uint8]
 Positions = npt.NDArray[np.int64]
 
 
-def row_counts(read: Callable[[], Iterable[pa.Array]], n: int, rows: int, key: bytes, at_once: int = AT_ONCE) -> Counts:
+def row_counts(
+    read: Callable[[], Iterable[pa.Array]], n: int, rows: int, key: bytes, at_once: int = PERSON_CHUNK_ROWS
+) -> Counts:
     """Return how often each row is repeated, so that every person has ``rows`` rows."""
     choice = PersonChoice(rows, key, max(1, -(-n // at_once)))
 
@@ -81,7 +83,7 @@ class PersonChoice:
         pass_rows = np.flatnonzero(person_passes == part) if self.passes > 1 else np.arange(count)
         return persons[pass_rows], tags[pass_rows], positions[pass_rows].astype(np.int64)
 
-    def counts(self, n: int, read: Callable[[int], Iterable[Candidates]], at_once: int = AT_ONCE) -> Counts:
+    def counts(self, n: int, read: Callable[[int], Iterable[Candidates]], at_once: int = PERSON_CHUNK_ROWS) -> Counts:
         """Return how often each row is repeated, from the candidates of each pass, in any order."""
         counts = np.zeros(n, dtype=np.uint8)
         for part in range(self.passes):

@@ -20,14 +20,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dpframe.noise.keystream import BLOCK_BYTES, U64, Rows, block_cipher
+from dpframe.noise.keystream import AES_BLOCK_BYTES, U64, Rows, block_cipher
 from dpframe.spaces import as_arrow
 from dpframe.spaces.entries import Entries
 from dpframe.tables.frames import Frame
 from dpframe.tables.table import Codes
 from dpframe.tables.types import is_list, is_text
 
-_CHUNK_ROWS = 1 << 14
+_RECORD_CHUNK_ROWS = 1 << 14
 """Number of rows whose records are encrypted at a time: they stay in the cache."""
 
 
@@ -50,11 +50,11 @@ class RowChecks:
         cipher = block_cipher(self._subkey(places, parts))
         columns = [places, *parts.values()]
         checks = np.zeros((count, 2), np.uint64)
-        for start in range(0, count, _CHUNK_ROWS):
-            state = np.zeros((min(_CHUNK_ROWS, count - start), 2), np.uint64)
-            for block in _split_blocks([column[start : start + _CHUNK_ROWS] for column in columns]):
+        for start in range(0, count, _RECORD_CHUNK_ROWS):
+            state = np.zeros((min(_RECORD_CHUNK_ROWS, count - start), 2), np.uint64)
+            for block in _split_blocks([column[start : start + _RECORD_CHUNK_ROWS] for column in columns]):
                 state = np.frombuffer(cipher.update((state ^ block).tobytes()), "<u8").reshape(-1, 2)
-            checks[start : start + _CHUNK_ROWS] = state
+            checks[start : start + _RECORD_CHUNK_ROWS] = state
         return checks
 
     def _subkey(self, places: U64, parts: Mapping[str, npt.NDArray[Any]]) -> bytes:
@@ -68,7 +68,7 @@ def _split_blocks(columns: Sequence[npt.NDArray[Any]]) -> Iterator[U64]:
     """Yield the blocks of records, for all rows at a time; the last block is padded with zeros."""
     fields = [(str(i), column.dtype, column.shape[1:]) for i, column in enumerate(columns)]
     width = np.dtype(fields).itemsize
-    padded_records = np.zeros((len(columns[0]), -(-width // BLOCK_BYTES) * 2), np.uint64)
+    padded_records = np.zeros((len(columns[0]), -(-width // AES_BLOCK_BYTES) * 2), np.uint64)
     records = padded_records.view(np.uint8)[:, :width].view(fields)
     for i, column in enumerate(columns):
         records[str(i)] = column.reshape(len(column), 1, *column.shape[1:])

@@ -42,7 +42,7 @@ from dpframe.noise.stairs import StairNoise, stair_noise, staircase
 from dpframe.totals.counts import noisy
 from dpframe.totals.least_noise import CLEAREST, COARSEST, FAINTEST, least_noise, place_of, rounded_up, size_at
 
-_RATE_FACTOR = 1 - 1e-12
+_ANSWER_RATE_FACTOR = 1 - 1e-12
 """Factor by which rates are lowered, so that the loss of the integers stays within ε (tolerance)."""
 _TAIL_SHARE = 1e-6
 """Share of δ that a law's truncated tails may have (tolerance)."""
@@ -118,7 +118,7 @@ class Portion:
     def split(self, shares: Sequence[float]) -> list[Portion]:
         """Divide the portion in proportion to shares; the parts never add up to more than the portion."""
         share_sum = math.fsum(shares)
-        parts = [share / share_sum * _RATE_FACTOR for share in shares] if len(shares) > 1 else [1.0]
+        parts = [share / share_sum * _ANSWER_RATE_FACTOR for share in shares] if len(shares) > 1 else [1.0]
         # Next to a step (ε, δ) is only stated; it is split as the step is.
         budgets = self.budget.split(parts)
         if self.step is None:
@@ -234,7 +234,7 @@ def geometric(numbers: Numbers, portion: Portion) -> Stairs:
     epsilon = portion.pure_epsilon
     # Either sensitivity is valid; the smaller one gives less noise.
     sensitivity = min(float(numbers.l1), math.sqrt(numbers.size) * numbers.l2 * (1 + 1e-12))
-    law = stair_noise(1, 1, epsilon / sensitivity * _RATE_FACTOR)
+    law = stair_noise(1, 1, epsilon / sensitivity * _ANSWER_RATE_FACTOR)
     # Each of the `moves` numbers moves by k·span, and the rounding of its table adds to the loss.
     loss = max(moves * law.loss(numbers.contributions * span) for moves, span in numbers.ways)
     return Stairs(law, _within(loss, epsilon))
@@ -247,7 +247,7 @@ def stairs(numbers: Numbers, portion: Portion) -> Stairs:
             'staircase is for an answer of one number, a count, sum or mean; take mechanism="vector" for several'
         )
     epsilon, width = portion.pure_epsilon, numbers.contributions * numbers.span
-    law = staircase(width, epsilon * _RATE_FACTOR)
+    law = staircase(width, epsilon * _ANSWER_RATE_FACTOR)
     return Stairs(law, _within(law.loss(width), epsilon))
 
 
@@ -320,7 +320,7 @@ def _within_budget(numbers: Numbers, budget: Budget) -> float:
     def fits(place: int) -> bool:
         return gaussian_profile(numbers, _table(size_at(place)), budget.epsilon, budget.delta) <= budget.delta
 
-    normal = numbers.l2**2 / gaussian_mu(min(budget.epsilon, MAX_EPSILON), budget.delta) ** 2
+    normal = numbers.l2**2 / gaussian_mu(min(budget.epsilon, MAX_CALIBRATED_EPSILON), budget.delta) ** 2
     lowest, high = place_of(COARSEST), place_of(max(normal, COARSEST))
     # The lattice law may need more noise than the normal law that the search starts from.
     while not fits(high):
@@ -334,7 +334,7 @@ def _within_budget(numbers: Numbers, budget: Budget) -> float:
     return size_at(lowest if fits(lowest) else high)
 
 
-MAX_EPSILON = 500.0
+MAX_CALIBRATED_EPSILON = 500.0
 """Largest ε that Gaussian noise is calibrated to (limit of the format)."""
 
 

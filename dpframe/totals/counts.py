@@ -26,7 +26,7 @@ from dpframe.spaces.set_bits import cut, set_sizes
 Codes = npt.NDArray[Any]
 Places = npt.NDArray[np.intp]
 
-_BITS = 1 << 22
+_UNPACKED_BITS = 1 << 22
 """Bits of sets that are unpacked at a time (limit of memory)."""
 
 _BITS_OF_BYTES = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little").astype(np.int64)
@@ -114,7 +114,7 @@ class Items(Counter):
     def add(self, codes: Codes, rows: Rows) -> None:
         """Count the items of sets; ``rows`` is the table row of the first set, or the rows of all sets."""
         stream, first_row = self.stream.at(rows)
-        step = max(1, _BITS // (64 * codes.shape[1]))
+        step = max(1, _UNPACKED_BITS // (64 * codes.shape[1]))
         for start in range(0, len(codes), step):
             words_of = partial(stream.words, 0, first_row + start)
             part = cut(codes[start : start + step].astype(np.uint64), self.max_items, words_of)
@@ -183,7 +183,7 @@ class Vectors(Counter):
         ball = ball_of(space)
         has_value = ~space.is_null(codes) if space.has_null else np.ones(len(codes), dtype=np.bool_)
         words, places = codes[has_value][:, : ball.words].astype(np.uint64), cells[has_value]
-        step = max(1, _BITS // (64 * ball.words))
+        step = max(1, _UNPACKED_BITS // (64 * ball.words))
         for start in range(0, len(words), step):
             coordinates = ball.room * ball.odd(ball.unpack(ball.within(words[start : start + step])))
             part = places[start : start + step]

@@ -31,7 +31,7 @@ Key = tuple[int, ...]
 _LIMITS = (512, 362, 256, 181, 128, 90, 64, 45, 32, 16, 1)
 """Largest number of tuples of a block, in the order of trial (limit of time)."""
 
-_MAX_CELLS = 1 << 23
+_MAX_AUXILIARY_CELLS = 1 << 23
 """Cells of all joints that only serve to count others (limit of memory)."""
 
 _MAX_ROWS = (1 << 31) - 1
@@ -186,7 +186,7 @@ class JointCounting:
         pass at most, so that they stay in the cache.
         """
         divisions = [_Division.of(widths, joints, limit, max_cells) for limit in _LIMITS]
-        small = [division for division in divisions if division.cells <= _MAX_CELLS]
+        small = [division for division in divisions if division.cells <= _MAX_AUXILIARY_CELLS]
         best = min(small or divisions[-1:], key=lambda division: division.cost)
         single = [joint for key, joint in zip(best.keys, joints, strict=True) if key is None]
         return cls(best.blocks, single, list(best.passes(joints)), _Scratch(len(best.blocks)))

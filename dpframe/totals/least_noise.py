@@ -19,11 +19,11 @@ FAINTEST = 2.0**-80
 CLEAREST = 3.0
 """Largest μ of an answer: less noise would show no more, and its lattice law is hard to bound (theory: bound of the
 lattice law)."""
-_RAISE_MARGIN = 1 + 2e-5
+_NOISE_RAISE_FACTOR = 1 + 2e-5
 """Factor by which noise is raised beyond the estimate, so that the next exact step fits (tolerance)."""
 _MAX_RAISE = 4.0
 """Largest factor by which noise is raised at once (tolerance)."""
-_DIGITS = 12
+_SIGMA2_BINARY_DIGITS = 12
 """Binary digits of a rounded σ² (tolerance)."""
 
 Cost = Callable[[Sequence[float]], Step]
@@ -51,7 +51,7 @@ def least_noise(
         if spent.mu <= mu:
             return variances
         # μ² is nearly in inverse proportion to σ², so that few turns suffice.
-        factor *= min(_MAX_RAISE, (spent.mu / mu) ** 2 * _RAISE_MARGIN)
+        factor *= min(_MAX_RAISE, (spent.mu / mu) ** 2 * _NOISE_RAISE_FACTOR)
 
 
 def rounded_up(sigma2: float) -> float:
@@ -66,11 +66,11 @@ def rounded_up(sigma2: float) -> float:
 def place_of(sigma2: float) -> int:
     """Return the place of a number, rounded up, among the numbers of 12 binary digits."""
     mantissa, exponent = math.frexp(sigma2)
-    return math.ceil(mantissa * (1 << _DIGITS)) + (exponent << (_DIGITS - 1))
+    return math.ceil(mantissa * (1 << _SIGMA2_BINARY_DIGITS)) + (exponent << (_SIGMA2_BINARY_DIGITS - 1))
 
 
 def size_at(place: int) -> float:
     """Return the number at a place."""
-    half = 1 << (_DIGITS - 1)
+    half = 1 << (_SIGMA2_BINARY_DIGITS - 1)
     exponent = (place - half) // half
-    return math.ldexp(place - exponent * half, exponent - _DIGITS)
+    return math.ldexp(place - exponent * half, exponent - _SIGMA2_BINARY_DIGITS)

@@ -101,9 +101,9 @@ def group_sums(unit: Unit, count: int, bound: int) -> Numbers:
     return Numbers(count, 1, 2 * bound, unit.rows, also=(2, bound) if count > 1 else None)
 
 
-_FINEST = 1 << 16
+_MAX_EXACT_RANGE = 1 << 16
 """Largest range of a total that is not rounded (limit of memory)."""
-_FINE = 1 << 20
+_MAX_PRODUCT_CODES = 1 << 20
 """Largest number of codes in products; columns of more codes enter by groups of codes (limit of memory)."""
 FANOUT = 16
 """Number of cells in one cell of the next level of a tree (tuned; effect not measured)."""
@@ -179,7 +179,7 @@ class Summed(Question):
     @property
     def rounded(self) -> int:
         """Unit of the rounded totals, in codes, or in halves of codes about the middle."""
-        return -(-self._range // _FINEST)
+        return -(-self._range // _MAX_EXACT_RANGE)
 
     @property
     def numbers(self) -> tuple[Numbers, ...]:
@@ -372,7 +372,7 @@ class ProductSums(Question):
     def grains(self) -> list[int]:
         """Number of codes of each column that form one group."""
         # Sums of squares of larger codes would leave 64 bits within a batch.
-        return [-(-space.values // _FINE) for space in self.spaces]
+        return [-(-space.values // _MAX_PRODUCT_CODES) for space in self.spaces]
 
     @property
     def lasts(self) -> list[int]:
@@ -398,7 +398,7 @@ class ProductSums(Question):
     @property
     def units(self) -> list[int]:
         """The unit to which each sum is rounded."""
-        return [-(-total_range // _FINEST) for total_range in self._ranges]
+        return [-(-total_range // _MAX_EXACT_RANGE) for total_range in self._ranges]
 
     @property
     def numbers(self) -> tuple[Numbers, ...]:

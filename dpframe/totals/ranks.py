@@ -45,11 +45,11 @@ from dpframe.totals.counts import Codes, cells_of
 from dpframe.totals.questions import ALL_ROWS, QUANTILE_CELLS, Groups, filled
 from dpframe.totals.selection import Scores
 
-_CELLS = 1 << 16
+_MAX_GROUP_CELLS = 1 << 16
 """Most cells of one group (limit of memory)."""
 _ALL_CELLS = 1 << 22
 """Most cells of all groups, as long as each has 4,096 (limit of memory)."""
-_FINEST = 10**6
+_MAX_LEVEL_DENOMINATOR = 10**6
 """Largest denominator of a level (limit of the format)."""
 _DISTANCES = np.unique(np.floor(2.0 ** (np.arange(68) / 4)).astype(np.int64))
 """Positive distances of an interval's ends from its middle (tolerance)."""
@@ -76,7 +76,7 @@ class RankCounts:
     @property
     def cells(self) -> int:
         """Number of cells."""
-        return min(self.space.values, max(QUANTILE_CELLS, min(_CELLS, _ALL_CELLS // self.groups.count)))
+        return min(self.space.values, max(QUANTILE_CELLS, min(_MAX_GROUP_CELLS, _ALL_CELLS // self.groups.count)))
 
     @property
     def starts(self) -> IntArray:
@@ -167,7 +167,7 @@ def level_of(q: float) -> Fraction:
     >>> level_of(0.1), level_of(1 / 3)
     (Fraction(1, 10), Fraction(1, 3))
     """
-    return Fraction(str(float(q))).limit_denominator(_FINEST)
+    return Fraction(str(float(q))).limit_denominator(_MAX_LEVEL_DENOMINATOR)
 
 
 _SIDES = (-1, 1)
@@ -179,7 +179,7 @@ _HALVING_MISS_SHARE = 0.1
 """Share of the halvings in an interval's miss probability (tuned; effect not measured)."""
 _FIT_RANGE_SD = 6.0
 """Range of the readings in the fitted line, in least standard deviations (tuned; effect not measured)."""
-ERROR, REACH = 0.8, 4.9
+LAST_READING_ERROR_SD, LAST_READING_HALF_WIDTH_SD = 0.8, 4.9
 """Usual error, and half width of an interval, in standard deviations of the last readings (tuned; effect not
 measured)."""
 

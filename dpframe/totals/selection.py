@@ -45,15 +45,15 @@ _THRESHOLD_BITS = 192
 """Binary digits of a threshold (limit of the format)."""
 _EXPONENTIAL_BITS = 320
 """Binary digits of an exponential before it is rounded (tolerance)."""
-_MAX_EXPONENT = 80
+_MAX_LOG_DECAY = 80
 """Largest k·t: e^(−k·t) is constant beyond it (tolerance)."""
 _ROUNDING_LOSS = Fraction(1, 1 << 58)
 """Bound on the loss that the rounding of thresholds adds to ε (tolerance)."""
-_MIN_RATE = 1e-12
+_MIN_SELECTION_RATE = 1e-12
 """Least k: for smaller k the coins of permute-and-flip are too coarse (tolerance)."""
-_RATE_FACTOR = 1 - 1e-13
+_SELECTION_RATE_FACTOR = 1 - 1e-13
 """Factor by which rates are lowered against rounding (tolerance)."""
-_DIGITS = Context(prec=110)
+_EXPONENTIAL_CONTEXT = Context(prec=110)
 """Decimal digits of exponentials (tolerance)."""
 
 _NOTHING = "epsilon is too small for this answer: every candidate would be as likely; raise epsilon or the share"
@@ -83,7 +83,7 @@ class Scores:
         assert step is not None
         rates = []
         for tables, score_range in self.ways:
-            mu = step.mu / (math.sqrt(tables) * self.contributions) * _RATE_FACTOR
+            mu = step.mu / (math.sqrt(tables) * self.contributions) * _SELECTION_RATE_FACTOR
             rates.append(2 * Portion(portion.budget, Step(mu, step.delta)).pure_epsilon / score_range)
         return min(rates)
 
@@ -114,7 +114,7 @@ def weights(rate: float, scores: Sequence[int]) -> list[int]:
     e^(−k·t) is a product of two numbers of 320 bits, one for t in steps of √t and one for the remainder, so that few
     exponentials are computed.
     """
-    best, max_distance = max(scores), math.ceil(_MAX_EXPONENT / rate)
+    best, max_distance = max(scores), math.ceil(_MAX_LOG_DECAY / rate)
     distances = [min(best - score, max_distance) for score in scores]
     distinct = set(distances)
     # Two factors of about √t values each replace t exponentials of 110 digits.
@@ -127,7 +127,7 @@ def weights(rate: float, scores: Sequence[int]) -> list[int]:
 
 def _power(rate: float, below: int) -> int:
     """Return e^(−rate·below) over 2³²⁰."""
-    with localcontext(_DIGITS):
+    with localcontext(_EXPONENTIAL_CONTEXT):
         return int((-Decimal(rate) * below).exp() * (1 << _EXPONENTIAL_BITS))
 
 
@@ -139,9 +139,9 @@ class ExponentialSelector(Selector):
         """Return the selector of the largest k within a portion."""
         loss_range = Fraction(scores.range, 2 if scores.balanced else 1)
         if portion.step is None:
-            rate = portion.budget.epsilon / float(loss_range) * _RATE_FACTOR - float(_ROUNDING_LOSS)
+            rate = portion.budget.epsilon / float(loss_range) * _SELECTION_RATE_FACTOR - float(_ROUNDING_LOSS)
         else:
-            rate = scores.halved(portion) * _RATE_FACTOR
+            rate = scores.halved(portion) * _SELECTION_RATE_FACTOR
         return cls(_positive(rate), round_up(Fraction(rate) * loss_range + _ROUNDING_LOSS))
 
     def choose(self, scores: Sequence[int], base: Sequence[int] | None, stream: ColumnStream) -> int:
@@ -161,9 +161,9 @@ class NoisyMax(Selector):
     def of(cls, scores: Scores, portion: Portion) -> NoisyMax:
         """Return the selector of the largest k within a portion."""
         if portion.step is None:
-            rate = portion.budget.epsilon / scores.range * _RATE_FACTOR - float(_ROUNDING_LOSS)
+            rate = portion.budget.epsilon / scores.range * _SELECTION_RATE_FACTOR - float(_ROUNDING_LOSS)
         else:
-            rate = scores.halved(portion) / 2 * _RATE_FACTOR
+            rate = scores.halved(portion) / 2 * _SELECTION_RATE_FACTOR
         return cls(_positive(rate), round_up(Fraction(rate) * scores.range + _ROUNDING_LOSS))
 
     def choose(self, scores: Sequence[int], base: Sequence[int] | None, stream: ColumnStream) -> int:
@@ -177,7 +177,7 @@ class NoisyMax(Selector):
 
 
 def _positive(rate: float) -> float:
-    if not rate >= _MIN_RATE:
+    if not rate >= _MIN_SELECTION_RATE:
         raise ParameterError(_NOTHING)
     return rate
 

@@ -55,7 +55,7 @@ from dpframe.accounting.undercurve import cover
 from dpframe.errors import ParameterError
 from dpframe.noise.keystream import ColumnStream
 from dpframe.spaces.arrays import FloatArray
-from dpframe.totals.answers import MAX_EPSILON, Portion
+from dpframe.totals.answers import MAX_CALIBRATED_EPSILON, Portion
 from dpframe.totals.least_noise import CLEAREST, FAINTEST
 
 _U_CELLS = 72
@@ -67,7 +67,7 @@ _LOSS_COUNT = 96
 _BEFORE = 3.0
 """Standard deviations below the mean from which on u is one cell: only a's rarest values lose much there
 (tolerance)."""
-_BEYOND = 1.5
+_EXTRA_REACH_SD = 1.5
 """Standard deviations that cells and losses reach beyond a normal law's, so that little mass is outside
 (tolerance)."""
 _CHANCE_ERROR = 1e-11
@@ -121,7 +121,7 @@ class WishartLoss:
 
     @cached_property
     def _tails(self) -> _LossTails:
-        return _LossTails(self.m, self.rows, math.sqrt(-2 * math.log(self.smallest)) + _BEYOND)
+        return _LossTails(self.m, self.rows, math.sqrt(-2 * math.log(self.smallest)) + _EXTRA_REACH_SD)
 
     @cached_property
     def _losses(self) -> FloatArray:
@@ -154,9 +154,9 @@ class _LossTails:
 
     def __init__(self, m: int, rows: int, reach: float) -> None:
         self.m, self.rows = m, rows
-        places = np.concatenate([[-reach - _BEYOND], np.linspace(-_BEFORE, reach + _BEYOND, _U_CELLS)])
+        places = np.concatenate([[-reach - _EXTRA_REACH_SD], np.linspace(-_BEFORE, reach + _EXTRA_REACH_SD, _U_CELLS)])
         u = np.unique(np.maximum(math.sqrt(m - 0.5) + places / math.sqrt(2), 0.0) ** 2)
-        v = np.linspace(0.0, reach + _BEYOND, _V_CELLS + 1) ** 2
+        v = np.linspace(0.0, reach + _EXTRA_REACH_SD, _V_CELLS + 1) ** 2
         (of_u, along_u), (of_v, along_v) = _cells(m, u), _cells(1, v)
         # Chances of u and v multiply, as both are independent under W.
         self.u, self.v = u[:, None], v[None, :]
@@ -217,7 +217,7 @@ _MAX_DEGREES = 1 << 18
 by 2 % at 2²⁴ (limit of the format)."""
 _DEGREES_TOLERANCE = 1e-3
 """Relative excess of the degrees of freedom over the fewest that fit (tolerance)."""
-_MU_TOLERANCE = 1e-3
+_WISHART_MU_TOLERANCE = 1e-3
 """Relative width to which μ is found, rounded up (tolerance)."""
 
 
@@ -265,13 +265,13 @@ def _fewest_degrees(portion: Portion, rows: int, single: bool) -> int:
     epsilon, delta = (budget.epsilon, budget.delta) if step is None else (0.0, step.delta)
     if delta < FAINTEST:
         raise ParameterError("delta is too small for wishart noise; raise delta or the share")
-    goal = gaussian_mu(min(epsilon, MAX_EPSILON), delta) if step is None else min(step.mu, CLEAREST)
+    goal = gaussian_mu(min(epsilon, MAX_CALIBRATED_EPSILON), delta) if step is None else min(step.mu, CLEAREST)
 
     def excess(m: int) -> float:
         """Return the μ that the noise needs, at ε or everywhere, over the μ of the portion: at most 1 if it fits."""
         profile = WishartLoss(m, rows, single, epsilon, delta / 64).profile
         if step is not None:
-            return cover(profile, Step(goal, delta), _MU_TOLERANCE).ratio
+            return cover(profile, Step(goal, delta), _WISHART_MU_TOLERANCE).ratio
         divergence = profile(epsilon)
         needed = float(mu_of(math.log(divergence), epsilon)) / goal if divergence < 1 else math.inf
         return min(needed, 1.0) if divergence <= delta else max(needed, 1 + _DEGREES_TOLERANCE)

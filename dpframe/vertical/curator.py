@@ -27,10 +27,10 @@ import pyarrow.compute as pc
 from dpframe.disk import atomic
 from dpframe.errors import AlreadySanitizedError, ColumnError, FileError, ParameterError
 from dpframe.ledger.account import Job, OpenAccount
-from dpframe.noise.keystream import BLOCK_BYTES, U64, Keystream, block_cipher
+from dpframe.noise.keystream import AES_BLOCK_BYTES, U64, Keystream, block_cipher
 from dpframe.release.info import packed
 from dpframe.release.noisy_tables import Tables
-from dpframe.release.spill import BUCKET_ROWS, Spill
+from dpframe.release.spill import SPILL_BUCKET_ROWS, Spill
 from dpframe.spaces import Space, as_arrow
 from dpframe.tables.batches import Batch, length, row_groups
 from dpframe.tables.files import FileInput
@@ -39,7 +39,15 @@ from dpframe.tables.inputs import open_input
 from dpframe.tables.table import Table, check_types, located
 from dpframe.tables.types import is_text
 from dpframe.vertical.keys import Identity
-from dpframe.vertical.messages import ROWS, Header, MessageWriter, check_new, header_file, read_header, write_header
+from dpframe.vertical.messages import (
+    MESSAGE_BATCH_ROWS,
+    Header,
+    MessageWriter,
+    check_new,
+    header_file,
+    read_header,
+    write_header,
+)
 from dpframe.vertical.pads import PadStream, add_pads
 from dpframe.vertical.run import Member, Run
 
@@ -81,7 +89,7 @@ def _id_blocks(texts: pa.LargeBinaryArray, key: bytes) -> npt.NDArray[np.uint8]:
     )
     starts = offsets[texts.offset : texts.offset + len(texts)]
     sizes = offsets[texts.offset + 1 : texts.offset + len(texts) + 1] - starts
-    blocks = np.zeros((len(texts), BLOCK_BYTES), dtype=np.uint8)
+    blocks = np.zeros((len(texts), AES_BLOCK_BYTES), dtype=np.uint8)
     # Byte by byte over all rows: no Python object is made for a row.
     for position in range(min(_SHORT_ID_BYTES, int(sizes.max(initial=0)))):
         long_rows = np.flatnonzero(sizes > position)
@@ -214,7 +222,7 @@ class Curator:
             )
         # Refused before the table is read; the mark itself is set when the budget is spent.
         self.identity.check_unused(f"{self.run.id}.encrypted", _ENCRYPTED)
-        with Spill(message.parent, (table.n // BUCKET_ROWS).bit_length()) as spill:
+        with Spill(message.parent, (table.n // SPILL_BUCKET_ROWS).bit_length()) as spill:
             return _Encryption(self, table, id, beside, account, spill, message, pad).run()
 
     def _open_table(self, source: Any, id: str) -> Table:
@@ -334,7 +342,7 @@ class Curator:
             message_file = stack.enter_context(atomic(message, 0o600))
             pad_writer = MessageWriter(pad_file, spaces if key is None else {})
             writer = MessageWriter(message_file, spaces)
-            for codes in row_groups(_lowest_rows(spill, run.rows), ROWS):
+            for codes in row_groups(_lowest_rows(spill, run.rows), MESSAGE_BATCH_ROWS):
                 pad_values = pads.take(length(codes))
                 writer.write(add_pads(spaces, codes, pad_values))
                 if key is None:

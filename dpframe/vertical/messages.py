@@ -27,11 +27,11 @@ from dpframe.spaces import Space
 from dpframe.tables.batches import Batch, length, row_groups
 from dpframe.vertical.keys import Identity, is_signed_by
 
-ROWS = 1 << 17
+MESSAGE_BATCH_ROWS = 1 << 17
 """Rows of a batch (limit of memory)."""
 
 _HEADER, _SIGNATURE, _NONCE = b"dpframe.vertical", b"dpframe.signature", b"dpframe.nonce"
-_SCHEMA = 2
+_HEADER_SCHEMA_VERSION = 2
 _NONCE_BYTES = 32
 
 
@@ -48,7 +48,7 @@ class Header:
     rows: int
     facts: Mapping[str, Any] = field(default_factory=dict, repr=False)
     content: str = ""
-    schema: int = _SCHEMA
+    schema: int = _HEADER_SCHEMA_VERSION
 
     @property
     def text(self) -> str:
@@ -77,9 +77,9 @@ def parse_header(text: str | bytes, path: Path) -> Header:
     """Read a header from its text; `FileError` for another schema than this version's."""
     # Headers of the first schema have no nonce, and confirm guessed values.
     schema = json.loads(text)["schema"]
-    if type(schema) is int and schema != _SCHEMA:
-        remedy = "make a new run with this version" if schema < _SCHEMA else "upgrade dpframe"
-        raise FileError(f"{path} has schema {schema}, this version reads {_SCHEMA}; {remedy}")
+    if type(schema) is int and schema != _HEADER_SCHEMA_VERSION:
+        remedy = "make a new run with this version" if schema < _HEADER_SCHEMA_VERSION else "upgrade dpframe"
+        raise FileError(f"{path} has schema {schema}, this version reads {_HEADER_SCHEMA_VERSION}; {remedy}")
     return Header.from_text(text)
 
 
@@ -232,7 +232,7 @@ class Message:
         if len(self.nonce) != _NONCE_BYTES or rows != header.rows or content.hexdigest() != header.content:
             raise change_error
 
-    def batches(self, spaces: Mapping[str, Space], rows: int = ROWS) -> Iterator[Batch]:
+    def batches(self, spaces: Mapping[str, Space], rows: int = MESSAGE_BATCH_ROWS) -> Iterator[Batch]:
         """Yield the codes of columns in batches of ``rows`` rows across row groups."""
         return row_groups(self._batches(spaces, rows), rows)
 

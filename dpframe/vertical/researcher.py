@@ -19,7 +19,7 @@ from dpframe.errors import FileError, PlanError
 from dpframe.plan.measures import Measure, MeasuredTable
 from dpframe.release.info import ReleaseInfo, unpacked
 from dpframe.release.rows import Digest, order_words
-from dpframe.release.spill import BUCKET_ROWS, Spill
+from dpframe.release.spill import SPILL_BUCKET_ROWS, Spill
 from dpframe.tables.batches import Batch, length, row_groups, written
 from dpframe.tables.inputs import open_input
 from dpframe.tables.parquet_form import ParquetForm
@@ -150,7 +150,7 @@ class Researcher:
         form, first_row = ParquetForm(run.plan, pa.schema(list(released_fields.values()))), 0
         sink.check(form.schema)
         with (
-            Spill(sink.path.parent, (run.rows // BUCKET_ROWS).bit_length()) as spill,
+            Spill(sink.path.parent, (run.rows // SPILL_BUCKET_ROWS).bit_length()) as spill,
             sink.publishing() as (file, describe),
             sink.rows(file, form) as writer,
         ):

@@ -69,7 +69,7 @@ def describe_knowledge(assets: Collection[str]) -> str:
     return "the local promise" if "curator" in assets else "the promise"
 
 
-SCHEMA = 1
+RUN_SCHEMA_VERSION = 1
 
 _NONCE = "64 hexadecimal digits, fresh for every run; leave it out"
 
@@ -249,7 +249,7 @@ class Run:
         """Return the run as JSON text: public facts only."""
         curators = [{"name": m.name, "columns": list(m.columns), "key": m.key} for m in self.curators]
         data = {
-            "schema": SCHEMA,
+            "schema": RUN_SCHEMA_VERSION,
             "nonce": self.nonce,
             "pad": self.pad,
             "server": self.server,
@@ -273,8 +273,8 @@ class Run:
             raise PlanError("this is no run of a vertical release; new_run makes one") from None
         check_names(data, "a run", ["schema", "nonce", "pad", "server", "curators", "plan"])
         # In Python, True equals 1.
-        if type(data["schema"]) is not int or data["schema"] != SCHEMA:
-            raise PlanError(f"the run has another schema, this version reads {SCHEMA}; upgrade dpframe")
+        if type(data["schema"]) is not int or data["schema"] != RUN_SCHEMA_VERSION:
+            raise PlanError(f"the run has another schema, this version reads {RUN_SCHEMA_VERSION}; upgrade dpframe")
         if not isinstance(data["curators"], list) or not data["nonce"]:
             raise PlanError("a run has a list of curators, and a nonce")
         for member in data["curators"]:

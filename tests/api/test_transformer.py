@@ -25,7 +25,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import dpframe as dpf
 from dpframe.api import transformer
 from dpframe.plan.build import build_plan
-from dpframe.release.repeated_rows import AT_ONCE, INFERENCES, RELEASES, ReleasedRows, row_hashes
+from dpframe.release.repeated_rows import INFERENCES, MOST_COPIES, RELEASES, ReleasedRows, row_hashes
 from dpframe.tables.frames import wrap
 
 EXACT = 1e4
@@ -519,7 +519,7 @@ def test_the_account_counts_every_row_it_remembers(calls, most):
     for row in remembered:
         place = np.searchsorted(spent.rows, spread[row])
         assert spent.spent[place, RELEASES] == counts[row]
-        assert spent.spent[place, AT_ONCE] == most_at_once[row]
+        assert spent.spent[place, MOST_COPIES] == most_at_once[row]
     if most > 41:
         assert remembered == {row for row, count in counts.items() if count}
 

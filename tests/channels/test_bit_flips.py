@@ -297,7 +297,7 @@ def test_every_kind_of_table_gives_the_same_release(hobbies, tmp_path):
 @pytest.mark.parametrize("shuffle", [True, False])
 def test_parquet_gives_the_same_release_in_any_batches(hobbies, tmp_path, shuffle, monkeypatch):
     monkeypatch.setattr(spill, "SPILL_ROWS", 700)
-    monkeypatch.setattr(conversion, "BUCKET_ROWS", 900)
+    monkeypatch.setattr(conversion, "SPILL_BUCKET_ROWS", 900)
     monkeypatch.setattr(parquet_form, "ROW_GROUP_ROWS", 2_000)
     spaces = {"hobbies": Nullable(HOBBIES), "age": (0, 120)}
     rows = hobbies.copy()

@@ -18,7 +18,7 @@ from strategies import examples
 
 import dpframe as dpf
 from dpframe.channels import BitFlip, NullableSetResponse, RandomizedResponse, SetResponse, mechanism_for
-from dpframe.channels.set_response import CHUNK, SetRanks, set_count, sums_over_sets
+from dpframe.channels.set_response import SET_CHUNK_ROWS, SetRanks, set_count, sums_over_sets
 from dpframe.errors import ParameterError, PlanError
 from dpframe.forecast.errors import support_errors
 from dpframe.noise.keystream import Keystream
@@ -66,7 +66,7 @@ def test_many_items_and_many_rows():
     assert (codes.shape, np.bitwise_count(codes).sum(axis=1).tolist()) == ((3, 1_016), [0, 1, 1])
     assert ranks.rank(codes).tolist() == [0, 1, 65_000]
     last = SetRanks(24, 24)
-    every = np.arange((1 << 24) - CHUNK - 7, 1 << 24)
+    every = np.arange((1 << 24) - SET_CHUNK_ROWS - 7, 1 << 24)
     np.testing.assert_array_equal(last.rank(last.unrank(every)), every)
 
 

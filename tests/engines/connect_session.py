@@ -64,7 +64,7 @@ def what_is_refused(spark, safe, table, plan, source, folder):
 
 def main(folder):
     spark = started(folder)
-    job.BUCKET_ROWS = 2_000
+    job.WORKER_BUCKET_ROWS = 2_000
     table = people()
     plan, source = plan_of(table), write_files(table, folder / "in")
     safe = engine.sanitize(source, plan, key=KEY)

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(autouse=True)
 def many_buckets(monkeypatch):
-    monkeypatch.setattr(job, "BUCKET_ROWS", 700)
+    monkeypatch.setattr(job, "WORKER_BUCKET_ROWS", 700)
 
 
 @pytest.fixture(scope="module")
@@ -299,7 +299,7 @@ class TestPersons:
     """As many rows of every person, those that one machine chooses."""
 
     def test_frames(self, owned, plan, monkeypatch):
-        monkeypatch.setattr(persons, "AT_ONCE", 2_000)
+        monkeypatch.setattr(persons, "PERSON_CHUNK_ROWS", 2_000)
         owned = owned.drop(columns="hobbies")
         plan = dpf.plan(owned, 2, 1e-6, spaces=plan.spaces, privacy_id="person", contributions=3)
         expected = dpf.sanitize(owned, plan=plan, key=KEY)

@@ -54,7 +54,7 @@ def spark(tmp_path, monkeypatch):
 
 
 def test_a_session(spark, tmp_path, monkeypatch):
-    monkeypatch.setattr(job, "BUCKET_ROWS", 2_000)
+    monkeypatch.setattr(job, "WORKER_BUCKET_ROWS", 2_000)
     table = people()
     plan = plan_of(table)
     source = write_files(table, tmp_path / "in")

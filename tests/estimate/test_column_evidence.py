@@ -181,7 +181,7 @@ def test_counts_of_the_same_table_pass():
         measured = texts(np.rint(truth[:3] + 50 * generator.standard_normal(3)), 50.0)
         found.append(combine(axis, released(axis, truth, generator), cell_counts_of(axis, inferred(measured)))[2])
     assert 0.42 < np.mean(found) < 0.58
-    assert min(found) > module.UNLIKELY
+    assert min(found) > module.MIN_COUNTS_PROBABILITY
 
 
 def test_bins_that_are_too_narrow_are_left_to_the_rows():

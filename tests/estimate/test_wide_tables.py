@@ -177,7 +177,7 @@ class TestPairs:
     @pytest.mark.parametrize("chunk", [1 << 15, 70])
     def test_sums_in_one_pass_are_those_of_each_pair(self, safe, chunk, monkeypatch):
         source = Source(safe, None)
-        monkeypatch.setattr(surrogates, "CHUNK", chunk)
+        monkeypatch.setattr(surrogates, "SURROGATE_CHUNK_ROWS", chunk)
         columns = {name: source.column(name) for name in "xyz"}
         scales = {name: moments.Scale.of(column) for name, column in columns.items()}
         pairs = [("x", "y"), ("z", "x"), ("y", "z")]

@@ -15,7 +15,7 @@ from dpframe.accounting.loss import ResponseLoss
 from dpframe.channels.base import response_table
 from dpframe.noise.keystream import Keystream
 from dpframe.noise.tables import (
-    CHUNK,
+    RESPONSE_CHUNK_ROWS,
     WORD,
     AliasTable,
     GeometricTable,
@@ -311,13 +311,15 @@ def test_law_of_a_code_is_the_noise_laid_on_it() -> None:
         np.testing.assert_allclose(table.law(x), [float(p) for p in column], rtol=1e-14)
 
 
-@pytest.mark.parametrize("rows", [1, CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK + 3])
+@pytest.mark.parametrize(
+    "rows", [1, RESPONSE_CHUNK_ROWS - 1, RESPONSE_CHUNK_ROWS, RESPONSE_CHUNK_ROWS + 1, 2 * RESPONSE_CHUNK_ROWS + 3]
+)
 def test_passes_join_without_a_seam(rows: int) -> None:
     table, stream = geometric_table(1000, 0.001), Keystream(bytes(32)).column("a")
     codes = np.arange(rows) % 1001
     out, one = np.empty(rows, dtype=np.int64), np.empty(1, dtype=np.int64)
     table.sample(codes, stream, 9, out)
-    for row in {0, rows // 2, CHUNK - 1, CHUNK, rows - 1}:
+    for row in {0, rows // 2, RESPONSE_CHUNK_ROWS - 1, RESPONSE_CHUNK_ROWS, rows - 1}:
         if row < rows:
             table.sample(codes[row : row + 1], stream, 9 + row, one)
             assert out[row] == one[0]

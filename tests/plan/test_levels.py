@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from dpframe.plan.levels import (
-    FIRST,
+    DIVISION_THRESHOLD_SD,
+    FIRST_LEVEL_CELLS,
     MOST_PARENTS,
-    SPLIT,
-    STANDS_OUT,
+    SPLIT_CELLS,
     breaks,
     cells_between,
     children,
@@ -66,9 +66,9 @@ def test_cells_of_a_level_cover_the_codes_once(space):
 
 def test_levels_become_finer_down_to_single_codes(space):
     sizes = level_sizes(space)
-    assert sizes[0] == FIRST
-    assert all(SPLIT <= b // a < 2 * SPLIT for a, b in pairwise(sizes[:-1]))
-    assert all(a < b < 2 * SPLIT * a + 1 for a, b in pairwise(sizes))
+    assert sizes[0] == FIRST_LEVEL_CELLS
+    assert all(SPLIT_CELLS <= b // a < 2 * SPLIT_CELLS for a, b in pairwise(sizes[:-1]))
+    assert all(a < b < 2 * SPLIT_CELLS * a + 1 for a, b in pairwise(sizes))
     assert sizes[-1] == min(space.values, 1 << 20)
     if space.values <= 1 << 20:
         assert np.array_equal(cells_between(space, sizes[-1], 0, space.values), np.arange(space.values))
@@ -137,7 +137,7 @@ def test_children_are_the_cells_within_their_parents(space):
         assert np.array_equal(parts, fine[np.isin(home, chosen)])
         assert np.array_equal(stops_of(space, size, parts), stops[np.isin(home, chosen)])
         assert (stops_of(space, size, parts) - parts).sum() == (ends - coarse)[chosen].sum()
-        assert len(parts) <= MOST_PARENTS * 2 * SPLIT + len(breaks(space))
+        assert len(parts) <= MOST_PARENTS * 2 * SPLIT_CELLS + len(breaks(space))
         assert children(space, level, []).tolist() == []
 
 
@@ -172,7 +172,7 @@ class TestDivided:
         return divided(np.asarray(counts), starts, starts + widths, sigma).tolist()
 
     def test_those_that_stand_out(self):
-        edge = STANDS_OUT * 10
+        edge = DIVISION_THRESHOLD_SD * 10
         assert self.of([0, edge, edge - 1, -900, 900]) == [5, 20]
 
     def test_none_of_empty_ones(self):

@@ -18,7 +18,7 @@ import dpframe as dpf
 from dpframe.accounting.budget import Budget
 from dpframe.cli.main import main
 from dpframe.plan import build_plan
-from dpframe.plan.page import EPSILONS, MOST_PAIRS, ROWS, lost_columns, page_data
+from dpframe.plan.page import EPSILON_MULTIPLES, MOST_PAIRS, ROW_MULTIPLES, lost_columns, page_data
 from dpframe.plan.setting import Setting
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -53,8 +53,8 @@ def interpolated(data: dict, grid: list[list[float]], epsilon: float, rows: int)
 def test_the_numbers_are_those_of_the_forecast(plan, page):
     data = data_of(page)
     assert data["plan"] == {"epsilon": 1.0, "delta": plan.delta, "rows": 4_000, "shuffled": True}
-    assert len(data["epsilons"]) == len(EPSILONS)
-    assert data["rows"] == [round(4_000 * factor) for factor in ROWS]
+    assert len(data["epsilons"]) == len(EPSILON_MULTIPLES)
+    assert data["rows"] == [round(4_000 * factor) for factor in ROW_MULTIPLES]
     forecast = plan.forecast()["std_error"]
     labels = {(one["kind"], " × ".join(one["columns"])) for one in data["statistics"]}
     shown = {(statistic.removesuffix(" in bins"), label): error for (statistic, label), error in forecast.items()}

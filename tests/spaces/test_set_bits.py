@@ -44,7 +44,7 @@ def test_any_sets(drawn: tuple[int, list[set[int]]]) -> None:
 
 @pytest.mark.parametrize("items", [13, 24, 64])
 def test_both_ways_agree_across_the_borders_of_passes(monkeypatch: pytest.MonkeyPatch, items: int) -> None:
-    monkeypatch.setattr(set_bits, "_CHUNK_ROWS", 32)
+    monkeypatch.setattr(set_bits, "_SET_BITS_CHUNK_ROWS", 32)
     monkeypatch.setattr(set_bits, "_CHUNK_BYTES", 1 << 13)
     chosen = np.random.default_rng(items).random((333, items)) < 0.4
     codes = codes_of([np.flatnonzero(row).tolist() for row in chosen], 1)

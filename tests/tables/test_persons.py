@@ -64,7 +64,7 @@ def test_the_choice_is_uniform(rows):
 
 
 def test_files_and_frames_choose_the_same_rows(tmp_path, monkeypatch):
-    monkeypatch.setattr(persons, "AT_ONCE", 100)
+    monkeypatch.setattr(persons, "PERSON_CHUNK_ROWS", 100)
     frame = visits([4] * 60 + [1] * 40)
     pq.write_table(pa.Table.from_pandas(frame), tmp_path / "in.parquet", row_group_size=37)
     options = {"spaces": SPACES, "privacy_id": "patient", "contributions": 2, "key": KEY}

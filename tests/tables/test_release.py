@@ -14,7 +14,7 @@ from strategies import examples
 from dpframe.errors import PlanError
 from dpframe.noise.keystream import Keystream
 from dpframe.plan.build import build_plan
-from dpframe.plan.data import SCHEMA
+from dpframe.plan.data import PLAN_SCHEMA_VERSION
 from dpframe.release.info import ReleaseInfo
 from dpframe.release.rows import Digest, order_words, permutation, rank, release
 from dpframe.tables.metadata import arrow_metadata, metadata_text
@@ -223,11 +223,12 @@ class TestReleaseInfo:
         assert str(caught.value) == "the release's metadata is damaged; attach its plan again"
 
     def test_newer_schema(self):
-        newer = json.dumps(json.loads(self.INFO.to_json()) | {"schema": SCHEMA + 1, "further": 1})
+        newer = json.dumps(json.loads(self.INFO.to_json()) | {"schema": PLAN_SCHEMA_VERSION + 1, "further": 1})
         with pytest.raises(PlanError) as caught:
             ReleaseInfo.from_json(newer)
         assert str(caught.value) == (
-            f"the release has schema {SCHEMA + 1}, this version reads up to {SCHEMA}; upgrade dpframe"
+            f"the release has schema {PLAN_SCHEMA_VERSION + 1}, this version reads up to {PLAN_SCHEMA_VERSION}; "
+            "upgrade dpframe"
         )
 
     @settings(max_examples=examples(200))

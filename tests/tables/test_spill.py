@@ -18,7 +18,7 @@ class TestSpill:
     def test_ties_in_the_high_half(self, tmp_path, monkeypatch, bits, block, held):
         """Rows are sorted by both halves of their words, in any number of buckets, from any batches."""
         small_parts(monkeypatch, held_bytes=held, spill_rows=1_000)
-        monkeypatch.setattr("dpframe.release.spill._BLOCK_BYTES", block)
+        monkeypatch.setattr("dpframe.release.spill._ENCRYPTED_BLOCK_BYTES", block)
         rng = np.random.default_rng(1)
         n = 3_000
         high = rng.choice(rng.integers(0, 2**64, 40, dtype=np.uint64), n)

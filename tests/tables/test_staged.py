@@ -28,7 +28,7 @@ SPACES = {
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
-    monkeypatch.setattr(staged, "BATCH_ROWS", 700)
+    monkeypatch.setattr(staged, "READ_BATCH_ROWS", 700)
 
 
 @pytest.fixture(scope="module")

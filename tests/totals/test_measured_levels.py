@@ -15,7 +15,7 @@ from dpframe.errors import ParameterError, PlanError
 from dpframe.noise.gaussian import gaussian_table
 from dpframe.plan.build import build_plan
 from dpframe.plan.levels import breaks, cells_between, children, level_sizes, stops_of
-from dpframe.plan.measures import SLACK, Measure, check_measures, measures_step
+from dpframe.plan.measures import MEASURED_SLACK_SHARE, Measure, check_measures, measures_step
 from dpframe.plan.plan import Plan
 from dpframe.release.info import ReleaseInfo, packed, unpacked
 from dpframe.release.noisy_tables import Tables, measured_tables
@@ -203,7 +203,7 @@ class TestCost:
     def test_each_level_is_a_histogram_of_its_own(self):
         measures = levels_of("gain", 900.0) + levels_of("hours", 400.0)
         alone = [IntegerNoise(m.sigma2, 2, 1, round_up(gaussian_table(m.sigma2).distance)) for m in measures]
-        assert measures_step(measures, SPACES, 1, 1e-6) == noise_step(alone, 1, SLACK * 1e-6)
+        assert measures_step(measures, SPACES, 1, 1e-6) == noise_step(alone, 1, MEASURED_SLACK_SHARE * 1e-6)
         assert [m.noise(SPACES) for m in measures] == alone
 
     def test_levels_cost_what_they_add_up_to(self):

@@ -65,8 +65,8 @@ def test_another_nonce_draws_another_sample(parties: Parties) -> None:
 
 
 def test_row_groups_and_batches_change_nothing(parties: Parties, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(messages, "ROWS", 64)
-    monkeypatch.setattr("dpframe.vertical.curator.ROWS", 64)
+    monkeypatch.setattr(messages, "MESSAGE_BATCH_ROWS", 64)
+    monkeypatch.setattr("dpframe.vertical.curator.MESSAGE_BATCH_ROWS", 64)
     parties.encrypt_all()
     assert pq.read_metadata(parties.message("alice")).num_row_groups == 7
     monkeypatch.undo()

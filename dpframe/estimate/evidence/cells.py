@@ -16,11 +16,11 @@ import numpy as np
 
 from dpframe.observe.observation import Observation
 
-STANDS_OUT = 3.5
+HEAP_THRESHOLD_SD = 3.5
 """Standard deviations above an even spread at which a part becomes a cell (tuned; half and twice it change
 widths on a census by −54 and 0 %)."""
 
-UNKNOWN = 0.5
+DEFAULT_UNEVENNESS = 0.5
 """Unevenness of a cell without counted parts: about one heap with most of its rows (tuned; half and twice it
 change widths on a census by 0 and 1 %)."""
 
@@ -65,7 +65,7 @@ class Tree:
         records = np.array(self.uneven.get(level, [])).reshape(-1, 4)
         squares, noise, variance, total = records.sum(axis=0).tolist()
         if not level or not total:
-            return UNKNOWN
+            return DEFAULT_UNEVENNESS
         return float(min((max(squares - noise, 0.0) + math.sqrt(variance)) / total, 1.0))
 
 
@@ -89,7 +89,7 @@ def _add_cell(
     start, stop, level = cell
     parts = _select_codes(levels[level + 1], start, stop) if level + 1 in levels else None
     if parts is None or not len(parts):
-        tree.leaves.append((start, stop, 0, UNKNOWN, 0.0))
+        tree.leaves.append((start, stop, 0, DEFAULT_UNEVENNESS, 0.0))
         return
     heavy, light_rows = _find_heavy(parts, count, variance)
     widths, light = parts.runs.widths, ~heavy
@@ -141,7 +141,7 @@ def _find_heavy(parts: Observation, count: float, variance: float) -> tuple[np.n
     for _ in range(_MAX_SEARCHES):
         share = np.where(heavy, 0.0, widths) / max(float(widths[~heavy].sum()), 1.0)
         sigma = np.sqrt(parts.variances + share**2 * (variance + parts.variances[heavy].sum()))
-        new_heavy = ~heavy & (parts.values - share * light_rows > STANDS_OUT * sigma)
+        new_heavy = ~heavy & (parts.values - share * light_rows > HEAP_THRESHOLD_SD * sigma)
         if not new_heavy.any():
             break
         heavy |= new_heavy
@@ -167,7 +167,7 @@ def _bisect_run(parts: Observation, heavy: np.ndarray, low: int, high: int) -> I
     )
     difference = left_rows * right_width - right_rows * left_width
     noise = math.sqrt(left_noise * right_width**2 + right_noise * left_width**2)
-    if abs(difference) <= STANDS_OUT * noise:
+    if abs(difference) <= HEAP_THRESHOLD_SD * noise:
         yield low, high, False
         return
     for first, last in ((low, middle), (middle, high)):

@@ -30,7 +30,7 @@ _ROW_BOOTSTRAP_FACTOR = 1.5
 """Factor of the bootstrap's errors: its truths are as smooth as the fit, real ones are not (tuned; half and twice it
 change widths on a census by −61 and 0 %)."""
 
-_REPLICATES = 25
+_LAW_REPLICATES = 25
 """Replicates of the parametric bootstrap (limit of time)."""
 
 Known = tuple[float, float]
@@ -178,7 +178,7 @@ class RowsLaw(Law):
         generator, size, n, facts = np.random.default_rng(0), round(self.rows), int(self.counts.sum()), self._fit[0]
         releases = released_again(self.shares, self._model.channel, n, size, sampling >= 1, generator)
         truths, counts, noisy = [], [], []
-        for truth, table, released in islice(releases, _REPLICATES):
+        for truth, table, released in islice(releases, _LAW_REPLICATES):
             truths.append(truth)
             counts.append(released)
             noisy.append(facts.replicate(table.astype(np.float64), generator))

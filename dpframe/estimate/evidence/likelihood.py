@@ -36,7 +36,7 @@ Rows = npt.NDArray[np.int64]
 Refit = tuple[FloatArray, FloatArray]
 """True shares of a replicate table, and the fit to its release."""
 
-MOST_STEPS = 300
+MAX_LIKELIHOOD_STEPS = 300
 """Steps after which a fit ends at the latest (tuned; effect below).
 
 A joint's goal may be out of reach where cells are empty. A column's likelihood hardly rises any more, and further
@@ -200,7 +200,7 @@ class Shares:
         *,
         start: FloatArray | None = None,
         divergence: float | FloatArray = 0.0,
-        max_steps: int = MOST_STEPS,
+        max_steps: int = MAX_LIKELIHOOD_STEPS,
     ) -> FloatArray:
         """Return the most likely shares, shape (*cells, fits).
 

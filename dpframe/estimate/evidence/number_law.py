@@ -22,7 +22,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from dpframe.estimate.evidence.cells import UNKNOWN, Tree, tree_of
+from dpframe.estimate.evidence.cells import DEFAULT_UNEVENNESS, Tree, tree_of
 from dpframe.estimate.evidence.combine import fieller_factor, isotonic, project
 from dpframe.estimate.evidence.law import Known, Law, Line, code_at
 from dpframe.observe.observation import (
@@ -38,7 +38,7 @@ from dpframe.plan.threads import one_thread
 from dpframe.spaces import Space
 from dpframe.spaces.arrays import FloatArray, IntArray
 
-REPLICATES = 60
+NUMBER_LAW_REPLICATES = 60
 """Replicates of the parametric bootstrap (limit of time)."""
 
 _TABLE_BOOTSTRAP_FACTOR = 1.4
@@ -293,7 +293,7 @@ class NumberLaw(Law):
         generator = np.random.default_rng(0)
         values, vectors = np.linalg.eigh(self.covariance)
         root = vectors * np.sqrt(np.maximum(values, 0.0))
-        noise = generator.standard_normal((REPLICATES, len(self.rows))) @ root.T
+        noise = generator.standard_normal((NUMBER_LAW_REPLICATES, len(self.rows))) @ root.T
         return np.array([self._project_rows(self.positive + draw) for draw in noise])
 
     def parts_of(self, parts: FloatArray, sampling: float, z: float) -> FloatArray:
@@ -341,7 +341,7 @@ class NumberLaw(Law):
         mean_squares = cell_rows**2 + np.diag(self.covariance)[: self.bins]
         is_cut = (cell_parts > 0) & (cell_parts < 1)
         share_variances = share_variance(self.uneven, cell_parts) + is_cut * self.part_shares**2 * share_variance(
-            UNKNOWN, 0.0
+            DEFAULT_UNEVENNESS, 0.0
         )
         binomial_factors = cell_parts * (1 - cell_parts)
         return (
@@ -500,7 +500,7 @@ class NumberLaw(Law):
         below = np.tril(np.ones((cells + 1, cells)), -1)
         rows = max(float(self.positive[:cells].sum()), 1.0)
         # At a value of one of the rows a Dirichlet process has a variance of uneven/6 on average.
-        shares = (self.uneven + UNKNOWN * self.part_shares**2) / 6 * (self.widths > 1)
+        shares = (self.uneven + DEFAULT_UNEVENNESS * self.part_shares**2) / 6 * (self.widths > 1)
         cell_rows = self.positive[:cells]
         within_errors = z * np.sqrt(shares * cell_rows**2 + self._half_cell_shifts**2 * 8 / 15) / rows
         # A share q of the present rows lies below a quantile: rows above enter with the opposite sign.

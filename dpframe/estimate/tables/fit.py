@@ -34,7 +34,7 @@ from dpframe.spaces.arrays import FloatArray
 CLASSES = (1, 2, 5, 10, 20, 40, 80, 160)
 """Candidates, from few to many (limit of time)."""
 
-FIRST = 20
+FIRST_CANDIDATE_CLASSES = 20
 """The candidate from which the search goes up, or down (limit of time)."""
 
 WORTH = 0.008
@@ -48,7 +48,7 @@ SCALE = 0.25
 """Noise variance added to the fitted copy, per variance of the noise (tuned; half and twice it change widths on a
 census by 8 and −56 %)."""
 
-STARTS = 2
+CHOICE_STARTS = 2
 """Starts of each fit of the choice (limit of time)."""
 
 FEWEST_STARTS, MOST_STARTS, LARGEST_FIT = 5, 15, 1e7
@@ -79,11 +79,11 @@ MOST_LARGER = 6
 One takes about 20 ms (nine columns).
 """
 
-ROUNDS = 3
+MARGIN_ROUNDS = 3
 """Rounds of shifting a table to its margins and clipping it at zero (tuned; half and twice it change widths on a
 census by 1 and −2 %)."""
 
-SWEEPS = 60
+PAIR_SWEEPS = 60
 """Sweeps of iterative proportional fitting over all pairs (tolerance)."""
 
 
@@ -214,7 +214,7 @@ def choose_classes(evidence: Evidence, candidates: Sequence[int] = CLASSES) -> C
     draws = [evidence.split(SCALE, np.random.default_rng(1), sign) for sign in (1.0, -1.0)]
 
     def score_candidate(place: int) -> tuple[float, Choice]:
-        mixtures = fit_mixtures([fitted for fitted, _ in draws], classes=candidates[place], starts=STARTS)
+        mixtures = fit_mixtures([fitted for fitted, _ in draws], classes=candidates[place], starts=CHOICE_STARTS)
         score = sum(
             prediction_error(mixture, validation) for mixture, (_, validation) in zip(mixtures, draws, strict=True)
         )
@@ -222,9 +222,9 @@ def choose_classes(evidence: Evidence, candidates: Sequence[int] = CLASSES) -> C
         return score, Choice(candidates[place], fitted_draws)
 
     # A pair cannot identify more classes than its shorter column has cells.
-    max_classes = max(FIRST, 2 * (sum(evidence.sizes) - max(evidence.sizes)))
+    max_classes = max(FIRST_CANDIDATE_CLASSES, 2 * (sum(evidence.sizes) - max(evidence.sizes)))
     candidates = [classes for classes in candidates if classes <= max_classes]
-    first = candidates.index(FIRST) if FIRST in candidates else 0
+    first = candidates.index(FIRST_CANDIDATE_CLASSES) if FIRST_CANDIDATE_CLASSES in candidates else 0
     min_score, best = score_candidate(first)
     for place in range(first + 1, len(candidates)):
         score, choice = score_candidate(place)
@@ -341,8 +341,8 @@ def _yield_profiles(choice: Choice, columns: tuple[int, ...], steps: Steps) -> I
 
 
 def near_margins(shares: FloatArray, margins: Sequence[FloatArray]) -> FloatArray:
-    """Shift shares to the columns' margins and project them to the simplex, `ROUNDS` times."""
-    for _ in range(ROUNDS):
+    """Shift shares to the columns' margins and project them to the simplex, `MARGIN_ROUNDS` times."""
+    for _ in range(MARGIN_ROUNDS):
         for axis, margin in enumerate(margins):
             other_axes = tuple(i for i in range(shares.ndim) if i != axis)
             deficit = (margin - shares.sum(axis=other_axes)) / (shares.size / len(margin))
@@ -352,7 +352,7 @@ def near_margins(shares: FloatArray, margins: Sequence[FloatArray]) -> FloatArra
 
 
 def fit_to_margins(
-    start: FloatArray, margins: Mapping[tuple[int, ...], FloatArray], sweeps: int = SWEEPS
+    start: FloatArray, margins: Mapping[tuple[int, ...], FloatArray], sweeps: int = PAIR_SWEEPS
 ) -> FloatArray:
     """Scale a joint to margins, which are given by their axes; see `scaled`."""
     return scaled(start, [Margin.of_axes(margin, axes, start.ndim) for axes, margin in margins.items()], sweeps)

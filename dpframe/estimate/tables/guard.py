@@ -28,13 +28,13 @@ SURELY = 1e-10
 One of many triples is unlikely by chance. Noise of pairs, and cells of few rows, make the tail heavier than χ²'s.
 """
 
-MANY = 50.0
+CHI_SQUARE_MIN_ROWS = 50.0
 """Expected rows of a cell from which on its mean deviance is 1, as for χ² (tolerance)."""
 
 NEAR = 1.05
 """Factor of the divergence at which the fit to rows ends (tolerance)."""
 
-SWEEPS = 15
+GUARD_SWEEPS = 15
 """Sweeps of scaling to pairs after the fit to rows (tolerance)."""
 
 
@@ -61,7 +61,7 @@ def guard_joint(
     # The total is known, which takes one degree of freedom.
     goal = float(noise_share(channels, start)) / (2 * n) * deviance * (counts.size - 1) / counts.size
     fitted = expectation_maximization(counts, channels, start=start, divergence=NEAR * goal)
-    return fit_to_margins(fitted, pairs, SWEEPS)
+    return fit_to_margins(fitted, pairs, GUARD_SWEEPS)
 
 
 def interaction_chance(counts: FloatArray, expected: FloatArray) -> float:
@@ -124,8 +124,8 @@ def _poisson_deviance() -> tuple[FloatArray, FloatArray]:
     """
     from scipy.special import gammaln, xlogy
 
-    logs = np.linspace(math.log(1e-4), math.log(MANY), 200)
-    rates, values = np.exp(logs)[:, None], np.arange(0.0, 4 * MANY)
+    logs = np.linspace(math.log(1e-4), math.log(CHI_SQUARE_MIN_ROWS), 200)
+    rates, values = np.exp(logs)[:, None], np.arange(0.0, 4 * CHI_SQUARE_MIN_ROWS)
     law = np.exp(values * np.log(rates) - rates - gammaln(values + 1))
     deviance = 2 * (xlogy(values, values / rates) - values + rates)
     return logs, (law * deviance).sum(axis=1)

@@ -47,7 +47,7 @@ as much again errs by 3 % more. Refits at the step of fits make intervals of joi
 OF_ROWS = Pace(0.1, 0.1, 1.05)
 """Pace of fits to only rows: below this χ² a fit gains more noise than truth (tuned; effect not measured)."""
 
-MOST_STEPS = 1_000
+MAX_MIXTURE_STEPS = 1_000
 """Steps after which a fit ends at the latest: few classes may never reach the goal (limit of time)."""
 
 REFIT_STEPS = 25
@@ -223,7 +223,7 @@ def _make_side(sizes: Sequence[int], columns: Sequence[int], channels: Mapping[i
 
 
 def fit_mixture(
-    evidence: Evidence, *, classes: int, starts: int = 5, seed: int = 0, most_steps: int = MOST_STEPS
+    evidence: Evidence, *, classes: int, starts: int = 5, seed: int = 0, most_steps: int = MAX_MIXTURE_STEPS
 ) -> Mixture:
     """Fit a mixture to all counts of pairs, and return the mean of several starts.
 
@@ -234,7 +234,7 @@ def fit_mixture(
 
 
 def fit_mixtures(
-    copies: Sequence[Evidence], *, classes: int, starts: int, seed: int = 0, most_steps: int = MOST_STEPS
+    copies: Sequence[Evidence], *, classes: int, starts: int, seed: int = 0, most_steps: int = MAX_MIXTURE_STEPS
 ) -> list[Mixture]:
     """Fit a mixture to each of several copies of evidence, which differ in their counts; see `fit_mixture`.
 

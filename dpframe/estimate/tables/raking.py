@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from dpframe.spaces.arrays import FloatArray, IntArray
 
-SWEEPS = 4
+RAKING_SWEEPS = 4
 """Sweeps over all tables: more change little, as noisy tables have no common solution (tolerance)."""
 
 MOST_EXCHANGES = 100
@@ -25,7 +25,7 @@ FURTHEST = 2.0
 """Largest factor or divisor of a cell's weight in one step: a cell of few rows is mostly chance (tuned; effect not
 measured)."""
 
-FEWEST = 4.0
+MIN_TARGET_ROWS = 4.0
 """Rows from which on a cell has its own target: most rarer cells have no row, and the others would lose theirs (tuned;
 effect not measured)."""
 
@@ -60,7 +60,7 @@ def raked(
     is_large = len(kind_sizes) * len(tables) > MOST_PLACES
     stays = np.bincount(kind, ~replaced)
     weights = scaled(
-        stays.astype(np.float64), margins if is_large else list(margins), 1 if is_large else SWEEPS, FURTHEST
+        stays.astype(np.float64), margins if is_large else list(margins), 1 if is_large else RAKING_SWEEPS, FURTHEST
     )
     # Whole numbers that add up to the rows, each next to its weight (systematic sampling).
     levels = np.cumsum(weights) * (len(kind) / weights.sum())
@@ -156,7 +156,7 @@ class Margin(NamedTuple):
         return cls(
             wanted,
             lambda weights: np.bincount(places, weights, minlength=len(wanted)).astype(np.float64),
-            lambda ratio: np.where(wanted < FEWEST, 1.0, ratio)[places],
+            lambda ratio: np.where(wanted < MIN_TARGET_ROWS, 1.0, ratio)[places],
         )
 
 
@@ -186,6 +186,6 @@ def _merge_rare_cells(target_rows: FloatArray) -> tuple[IntArray, FloatArray]:
     >>> _merge_rare_cells(np.array([9.0, 0.5, 8.0, 1.0]))
     (array([1, 0, 2, 0]), array([1.5, 9. , 8. ]))
     """
-    is_filled = target_rows >= FEWEST
+    is_filled = target_rows >= MIN_TARGET_ROWS
     places = np.where(is_filled, np.cumsum(is_filled), 0)
     return places, np.asarray(np.bincount(places, target_rows, minlength=int(is_filled.sum()) + 1), dtype=np.float64)

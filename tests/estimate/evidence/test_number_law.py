@@ -10,7 +10,7 @@ import pytest
 from measure import by_code, law_of
 
 import dpframe as dpf
-from dpframe.estimate.evidence.cells import UNKNOWN, tree_of
+from dpframe.estimate.evidence.cells import DEFAULT_UNEVENNESS, tree_of
 from dpframe.estimate.evidence.combine import project
 from dpframe.estimate.evidence.number_law import NumberLaw, NumberPair, truncated_root, truncated_spread
 from dpframe.estimate.table_column import quantile_bins
@@ -192,7 +192,7 @@ def test_columns_without_levels_say_that_cells_are_unknown():
     counts = np.histogram(rows, bins=[*starts, 5_000])[0]
     table = MeasuredTable(Measure("one_way", ("x",), 900.0, 50), (starts,), counts)
     law = law_of(SPACE, N, table)
-    assert set(law.uneven) == {UNKNOWN}
+    assert set(law.uneven) == {DEFAULT_UNEVENNESS}
     _, whole = law.linear(part(law, 2_000, 2_100)[None, :])
     _, cut = law.linear(part(law, 2_000, 2_010)[None, :])
     assert cut[0] > 0.5 * counts[20]
