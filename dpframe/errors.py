@@ -31,6 +31,7 @@ import difflib
 import inspect
 import math
 import sys
+import types
 import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import wraps
@@ -66,6 +67,25 @@ def name_list(names: Iterable[str]) -> str:
     return ", ".join(name if name.isprintable() else repr(name) for name in names)
 
 
+MAX_LISTED_ITEMS = 10
+"""Items of a list below a message (limit of a message)."""
+
+
+def list_below(items: Iterable[str]) -> str:
+    """Return the lines of a list below a message, one item a line.
+
+    >>> print("left out:" + list_below(["a: no rows", "b: no values"]))
+    left out:
+      a: no rows
+      b: no values
+    """
+    lines = [" ".join(item.splitlines()) for item in items]
+    omitted = len(lines) - MAX_LISTED_ITEMS
+    if omitted > 1:
+        lines[MAX_LISTED_ITEMS:] = [f"… and {omitted} more"]
+    return "".join(f"\n  {line}" for line in lines)
+
+
 def did_you_mean(name: object, candidates: Iterable[str]) -> str:
     """Return a question with the most similar candidate; empty text if no candidate is similar.
 
@@ -85,7 +105,7 @@ def warn(message: str, category: type[DpframeWarning]) -> None:
     """Warn with the location of the user's line that called dpframe."""
     # Calls within dpframe have different depths, so that no constant stack level fits.
     level, frame = 2, sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] == "dpframe":
+    while frame.f_back is not None and _is_within_package(frame):
         frame, level = frame.f_back, level + 1
     warnings.warn(message, category, stacklevel=level)
 
@@ -143,7 +163,46 @@ def check_fraction(value: Any, name: str, example: float) -> float:
 
 
 class DpframeError(Exception):
-    """Root of all errors raised on purpose by dpframe."""
+    """Root of all errors raised on purpose by dpframe.
+
+    In IPython and Jupyter the traceback ends at the line that called dpframe. ``%debug`` opens the frames within, and
+    ``%xmode Verbose`` followed by ``%tb`` prints them.
+
+    Examples
+    --------
+    >>> import dpframe as dpf
+    >>> try:
+    ...     dpf.Integer(9, 1)
+    ... except dpf.DpframeError as error:
+    ...     print(error)
+    lower must be below upper, both within 64 bits
+    """
+
+    def _render_traceback_(self) -> list[str]:
+        """Return the traceback that IPython prints in place of its own."""
+        shell = sys.modules["IPython"].get_ipython()
+        if shell.InteractiveTB.mode == "Verbose":
+            return list(shell.InteractiveTB.structured_traceback(type(self), self, self.__traceback__))
+        causes = self.__cause__, self.__suppress_context__
+        # IPython would print every frame of the error that led to this one.
+        self.__cause__ = None
+        try:
+            frames = _frames_of_caller(self.__traceback__)
+            return list(shell.InteractiveTB.structured_traceback(type(self), self, frames))
+        finally:
+            self.__cause__, self.__suppress_context__ = causes
+
+
+def _frames_of_caller(traceback: types.TracebackType | None) -> types.TracebackType | None:
+    """Return a traceback up to the first frame of the package."""
+    if traceback is None or _is_within_package(traceback.tb_frame):
+        return None
+    frames = _frames_of_caller(traceback.tb_next)
+    return types.TracebackType(frames, traceback.tb_frame, traceback.tb_lasti, traceback.tb_lineno)
+
+
+def _is_within_package(frame: types.FrameType) -> bool:
+    return str(frame.f_globals.get("__name__", "")).split(".")[0] == "dpframe"
 
 
 class ParameterError(DpframeError, ValueError):

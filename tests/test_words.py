@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from prose import count_words, messages, sentences
 
 import dpframe
 
@@ -59,6 +60,12 @@ TEXT_CEILINGS = {
 }
 FEWEST_COMMENTS = 2.0
 """Comments per 100 lines, at least. The floor may only rise."""
+LONGEST_MESSAGE = 30
+"""Words of a message, at most. The ceiling may only fall, and so may the next two."""
+LONGEST_SENTENCE = 40
+"""Words of a sentence of a page, at most."""
+MEAN_SENTENCE = 17.0
+"""Mean number of words of the sentences of all pages, at most."""
 # Nouns of our own where the field has one: a Purse is a query budget, a Wish is a workload.
 PRIVATE_NOUNS = {"Purse", "Wish", "Draft", "Terms", "Maker", "Reach", "Portion", "Whole", "Look"}
 EXCEPTIONS = {"Portion"}
@@ -167,3 +174,47 @@ def test_no_class_has_a_private_noun() -> None:
     }
     private = {name for name in classes if PRIVATE_NOUNS & set(re.findall(r"[A-Z][a-z]*", name))}
     assert private <= EXCEPTIONS, f"use the field's noun for {sorted(private - EXCEPTIONS)}"
+
+
+def test_messages_are_short() -> None:
+    found = [
+        (f"{path.relative_to(PACKAGE)}:{line}", text)
+        for path in sorted(PACKAGE.rglob("*.py"))
+        for line, text in messages(path.read_text(encoding="utf-8"))
+    ]
+    assert len(found) > 900
+    assert not [(place, text) for place, text in found if count_words(text) > LONGEST_MESSAGE]
+
+
+def test_the_collector_finds_messages_in_all_their_forms() -> None:
+    code = """
+RULE = "x must be one"
+def check(x, name):
+    hint = "do " + ("less" if x else f"much {name} less")
+    if x:
+        raise ParameterError(RULE)
+    raise errors.ColumnError(f"{name}: {hint}", column=name)
+warn("a b", DpframeWarning)
+print("not a message")
+"""
+    assert messages(code) == [(6, "x must be one"), (7, "{}: do much {} less"), (8, "a b")]
+
+
+def test_words_are_counted_with_their_marks() -> None:
+    assert count_words('a = {} in {}: e^{}; spaces={{}: (LOWER, "b")}') == 8
+
+
+def test_sentences_of_pages_are_short() -> None:
+    lengths = {
+        (path.name, sentence): count_words(sentence)
+        for path in PAGES
+        for sentence in sentences(path.read_text(encoding="utf-8"))
+    }
+    assert len(lengths) > 900
+    assert not {place: length for place, length in lengths.items() if length > LONGEST_SENTENCE}
+    assert sum(lengths.values()) / len(lengths) <= MEAN_SENTENCE
+
+
+def test_the_splitter_finds_sentences_of_paragraphs_and_lists() -> None:
+    page = "# Title\n\nOne, e.g. `a. B`. Two is\nlong!\n\n- Three [x y](z. Z)\n- Four\n\n| a. B |\n\n```\nx. Y\n```\n"
+    assert sentences(page) == ["One, e.g CODE.", "Two is long!", "Three x y", "Four"]

@@ -361,8 +361,8 @@ def _target_statistic(names: tuple[str, ...], spaces: Mapping[str, Space]) -> st
     for name in names:
         if spaces[name].code_words or spaces[name].size > MAX_FORECAST_VALUES or not spaces[name].is_listed:
             raise ParameterError(
-                f"target of {tuple_label(names)}: column {name!r} has no list of values, which targets of pairs need; "
-                "name the column by itself, or compare plan.forecast() at several epsilon, which has its pairs, in bins"
+                f"target of {tuple_label(names)}: column {name!r} has no list of values, which targets of pairs "
+                "need; name the column by itself"
             )
     return "joint"
 

@@ -225,8 +225,8 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         keeps_index = self._outputs_pandas() and isinstance(X, pd.DataFrame) and not _is_plain(X.index)
         if keeps_index:
             warn(
-                "the output keeps the input's index, which is copied unprotected; reset_index(drop=True) before, or "
-                "leave set_output at its default",
+                "the output keeps the input's index, which is copied unprotected; call reset_index(drop=True) on "
+                "the input first",
                 PrivacyLeakWarning,
             )
             plan = replace(plan, keeps_index=True)
@@ -240,8 +240,8 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def _derive_key(self, stage: bytes, columns: Mapping[str, npt.NDArray[Any]]) -> bytes:
         """Return a key derived from the seed and from the data, so that two folds under one seed differ."""
         warn(
-            "noise is derived from random_state and the data, and somebody who guesses both can confirm them; leave "
-            "random_state out for a release",
+            "noise is derived from random_state and the data: a guess of both can be confirmed; leave random_state "
+            "out for a release",
             SeededReleaseWarning,
         )
         mac = hmac.new(check_random_state(self.random_state).bytes(32), stage, hashlib.sha256)

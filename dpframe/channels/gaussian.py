@@ -58,8 +58,8 @@ class Gaussian(WrittenLaws, Mechanism):
         self._check_span(self.span, MAX_STORED_CODES - 1)
         if not condition(self.transition()) < MOST_CONDITION:
             raise ParameterError(
-                f"gaussian noise of scale {self.sigma:.3g} on {self.span} steps gives a matrix that is as good as "
-                "singular, and no estimate could be had of a release; use staircase or geometric, or far fewer values"
+                f"gaussian noise of scale {self.sigma:.2g} on {self.span} steps gives a nearly singular matrix, "
+                "without estimates; use the mechanism staircase"
             )
 
     @classmethod

@@ -295,8 +295,8 @@ class Matrix(Tabulated):
         rows = _probabilities(matrix)
         if rows.shape[0] != rows.shape[1] or len(rows) > MAX_STORED_CODES:
             raise ParameterError(
-                f"matrix must be square, with a row per input and a column per output, of at most {MAX_STORED_CODES} "
-                "codes, as a released column stays in its space; dpframe.channels.RectangularMatrix takes any other"
+                f"matrix must be square, a row per input and a column per output, of at most {MAX_STORED_CODES} "
+                "codes; use dpframe.channels.RectangularMatrix for other shapes"
             )
         table = law_weights(rows)
         if not condition(rows.T) < MOST_CONDITION:
@@ -349,5 +349,5 @@ def refuse_zeros(table: Weights) -> NoReturn:
     y = next(y for y, (p, q) in enumerate(zip(table[x], table[z], strict=True)) if p and not q)
     raise ParameterError(
         f"matrix has an infinite loss: the output at column position {y} never comes from row position {z} but does "
-        f"from {x}; raise that zero, or give a delta of at least {round_up(Fraction(masses[x, z], WORD))!r}"
+        f"from {x}; pass delta={round_up(Fraction(masses[x, z], WORD))!r} or more"
     )

@@ -288,14 +288,12 @@ def _address_by_file(frame: Any) -> tuple[Any, dict[int, int], int]:
             files = [(r["path"], r[FILE], r["rows"], r["last"]) for r in counts.collect()]
     except AnalysisException:
         raise ParameterError(
-            "rows of the frame have no address that stays: pass id= with a column that names every row once, or write "
-            "the frame to Parquet and read it back"
+            "rows of the frame have no stable address; pass id= with a column that names every row once"
         ) from None
     # Positions in a complete file run from 0 to its number of rows less 1.
     if any(row_count != last + 1 for _, _, row_count, last in files):
         raise FileError(
-            "the frame has not all rows of its files, each once: pass id= with a column that names every row once, or "
-            "write the frame to Parquet and read it back"
+            "the frame lacks rows of its files, or repeats some; pass id= with a column that names every row once"
         )
     files.sort(key=lambda file: PurePosixPath(unquote(urlparse(file[0]).path)))
     firsts = [0, *accumulate(row_count for _, _, row_count, _ in files)]

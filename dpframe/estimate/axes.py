@@ -440,8 +440,8 @@ def as_asked(table: pd.DataFrame, axis: BinnedAxis, bounds: list[Any]) -> pd.Dat
     all_bins.attrs = table.attrs
     if len(all_bins) > len(inner_rows):
         warn(
-            f"bins beyond the bounds of column {column.name!r} are NaN: values there were clipped to the nearest bound "
-            "and lie in the bin next to it",
+            f"bins beyond the bounds of column {column.name!r} are NaN: values there were clipped to the nearest "
+            "bound; read the bin next to it",
             DpframeWarning,
         )
     return all_bins

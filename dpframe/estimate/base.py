@@ -158,9 +158,8 @@ class Reading:
         if (rows > np.maximum(HINT_SE * errors, _HEAP_SHARE_OF_WARNING * self._all_rows)).any():
             row_count, step = float(f"{rows.max():.2g}"), affine_map(self._source.column(column).space)[1]
             warn(
-                f"about {row_count:,g} rows of {column!r} lie on the same step of {step:.3g} as an end of a range, on "
-                "either side of it; take ends farther from where many rows are, or declare closer bounds or more steps "
-                "in another release",
+                f"about {row_count:,g} rows of {column!r} lie within one step, {step:.2g}, of an end of a range, on "
+                "either side; move the end away from frequent values",
                 InferenceWarning,
             )
 
@@ -328,12 +327,12 @@ class Reading:
         for name in names:
             tails = self._tails(name)
             if tails is not None and matter(tails):
-                share_text = f"about {100 * tails.share:.2g} % of the rows seem to lie beyond"
-                tail_text = "its heavy tail may go on beyond, hidden by the noise"
+                share_text = f"about {100 * tails.share:.2g} % of the rows lie beyond"
+                tail_text = "noise may hide a tail beyond"
                 warn(
-                    f"variances and correlations of column {name!r} are of values clipped to the bounds that inference "
-                    f"found, and {share_text if tails.share > 0 else tail_text}; declare "
-                    f"spaces={{{name!r}: (LOWER, UPPER)}} in the next release where tails matter",
+                    f"variances and correlations of column {name!r} are of values clipped to the inferred bounds: "
+                    f"{share_text if tails.share > 0 else tail_text}; declare spaces={{{name!r}: (LOWER, UPPER)}} "
+                    "in the next release",
                     InferenceWarning,
                 )
 
@@ -367,22 +366,21 @@ class Reading:
                 verb = "lower" if bound == "lower" else "raise"
                 percent = float(f"{100 * share:.2g}")
                 warn(
-                    f"about {percent:g} % of the rows of {name!r} seem to lie at its declared {bound} bound, "
-                    f"{end:g}: if the table goes further, its mean, sum, std and correlations are of clipped values; "
-                    f"{verb} the bound in a new release (df.dp.check counts for the curator what is outside)",
+                    f"about {percent:g} % of the rows of {name!r} lie at the declared {bound} bound, {end:g}; if "
+                    f"values go beyond, means are biased: {verb} the bound in the next release",
                     InferenceWarning,
                 )
             tails = self._tails(name)
             if tails is not None and tails.is_faint:
                 warn(
-                    f"one value has most rows of {name!r}, and the counts of inference hardly show where the others "
-                    f"lie; declare spaces={{{name!r}: (LOWER, UPPER)}} in the next release if they lie further out",
+                    f"one value has most rows of {name!r}, and noise hides how far the others reach; declare "
+                    f"spaces={{{name!r}: (LOWER, UPPER)}} in the next release",
                     InferenceWarning,
                 )
             if tails is not None and tails.may_be_others:
                 warn(
-                    f"inference took 0 and 1 for all values of {name!r}, and its counts do not tell that there are no "
-                    f"others; declare spaces={{{name!r}: (LOWER, UPPER)}} in the next release if there are",
+                    f"inference took 0 and 1 for all values of {name!r}, and noise may hide others; if there are "
+                    f"any, declare spaces={{{name!r}: (LOWER, UPPER)}} in the next release",
                     InferenceWarning,
                 )
 
@@ -397,8 +395,8 @@ class Reading:
         ]
         if texts:
             warn(
-                f"nulls='impute': nulls, if the table holds any, count as values here, {', '.join(texts)}; to leave "
-                "them out, declare Nullable(…) in a new release",
+                f"nulls='impute': nulls, if the table has any, count as values, {', '.join(texts)}; to leave nulls "
+                "out, declare Nullable(…) in the next release",
                 InferenceWarning,
             )
 

@@ -331,8 +331,8 @@ class ColumnEvidence:
             return False
         self._inconsistent_columns.add(axis.name)
         warn(
-            f"what inference measured of column {axis.name!r} is too far from its rows: the plan was made from another "
-            "table; only its rows are taken, and use_measured=False does so for all columns",
+            f"inference's counts of column {axis.name!r} contradict its rows and are left out: the plan was made "
+            "from another table; pass use_measured=False",
             AlteredReleaseWarning,
         )
         return True

@@ -97,10 +97,8 @@ class CountEstimates(VectorEstimates):
         results = self._clip_to_possible(results, answer, normalize)
         # One warning for the table, if most of its cells carry no information.
         if 2 * np.count_nonzero(results.std_error > (1.0 if normalize else rows)) > len(index):
-            noun, remedy = (
-                ("single values", "give bins=10, or count ranges") if bins is None else ("bins", "give fewer")
-            )
-            warn(f"counts of {noun} of {column!r} have errors above all rows; {remedy}", DpframeWarning)
+            noun, remedy = ("single values", "pass bins=10") if bins is None else ("bins", "pass fewer bins")
+            warn(f"counts of {noun} of {column!r} have errors above the number of rows; {remedy}", DpframeWarning)
         out = results.frame(index, attrs)
         return out.sort_values("estimate", ascending=ascending, kind="stable") if sort else out
 
@@ -253,8 +251,8 @@ class CountEstimates(VectorEstimates):
         if not results.std_error[0] > max_count > 0:
             return results
         warn(
-            f"noise hides how many rows meet conditions on {name_list(query.names)} together: any number may; ask for "
-            "each by itself, declare the items of sets as Boolean columns in another release, or raise epsilon",
+            f"noise hides how many rows meet the conditions on {name_list(query.names)} together; count the rows of "
+            "each condition by itself",
             InferenceWarning,
         )
         return replace(results.clipped(0.0, max_count), lower=np.zeros(1), upper=np.full(1, max_count))

@@ -404,9 +404,11 @@ class Estimates(CountEstimates, FunctionEstimates):
         drawing = self._synthesizer
         drawing.warn_of_hidden()
         if drawing.not_found:
+            placeholders = {finding.column: finding.placeholder for finding in self.plan.not_found}
+            entries = ", ".join(f"{name!r}: {placeholders[name]}" for name in drawing.not_found)
             warn(
-                f"synthetic rows leave {name_list(list(drawing.not_found))} null: private inference did not find what "
-                "is in there; declare spaces={…} in the next release",
+                f"synthetic rows leave {name_list(drawing.not_found)} null, as private inference did not find the "
+                f"spaces; declare spaces={{{entries}}} in the next release",
                 InferenceWarning,
             )
         pairs = drawing.fidelity.iloc[len(self.plan.names) :]
@@ -414,8 +416,8 @@ class Estimates(CountEstimates, FunctionEstimates):
         noise = pairs["noise"].dropna()
         if len(pairs) > 1 and not pairs["shows"].any() and (noise.empty or noise.median() > LOUD):
             warn(
-                "no two columns show dependence beyond noise, so that those of synthetic rows are as good as "
-                "independent; release more rows or at a larger epsilon, and see fidelity()",
+                "no two columns show dependence beyond noise, so that synthetic columns are practically "
+                "independent; release again with a larger epsilon",
                 InferenceWarning,
             )
         return drawing
@@ -441,8 +443,8 @@ def _warn_of_one_table() -> None:
     if not _has_warned_of_one_table:
         _has_warned_of_one_table = True
         warn(
-            "standard errors that software prints of one synthetic table are too small; infer, regress, and "
-            "synthesize(copies=20) have honest ones",
+            "standard errors that software prints of one synthetic table are too small; use regress or infer of "
+            "the release",
             InferenceWarning,
         )
 

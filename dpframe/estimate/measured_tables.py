@@ -96,8 +96,8 @@ class MeasuredTables:
         omissions = len(tables) - len(self.tables)
         if omissions:
             warn(
-                f"{omissions} measured table{'s' * (omissions > 1)} of {len(tables)} do not fit the release, by shape "
-                "or total, and are left out; estimate on the release as it was written",
+                f"{omissions} of {len(tables)} measured tables do not fit the release and are left out; estimate on "
+                "the release as it was written",
                 AlteredReleaseWarning,
             )
         self._members: dict[str, TableColumn | None] = {}

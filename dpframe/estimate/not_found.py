@@ -14,7 +14,7 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from dpframe.errors import DpframeWarning, InferenceWarning, ParameterError, name_list, warn
+from dpframe.errors import DpframeWarning, InferenceWarning, ParameterError, list_below, name_list, warn
 from dpframe.inference.findings import NotFound
 from dpframe.plan.plan import Plan
 
@@ -55,8 +55,8 @@ def warn_of_nan(missing: Mapping[str, str]) -> None:
     if _is_asked_by_another.get():
         return
     warn(
-        f"private inference did not find the spaces of {_list_reasons(missing)}: estimates are NaN; declare the space "
-        "in another release, or raise epsilon",
+        "private inference did not find the spaces of some columns, whose estimates are NaN; declare spaces={…} in the "
+        f"next release:{list_below(_name_reasons(missing))}",
         InferenceWarning,
     )
 
@@ -66,23 +66,16 @@ def warn_of_hidden(names: Iterable[Any], values: npt.NDArray[Any], missing: Coll
     columns = [(i, name) for i, name in enumerate(names) if name not in missing]
     pairs = [f"{a!r} and {b!r}" for (i, a), (j, b) in combinations(columns, 2) if a != b and np.isnan(values[i, j])]
     if pairs:
-        text = "; ".join(pairs[:_MAX_LISTED_PAIRS]) + (
-            f" and {len(pairs) - _MAX_LISTED_PAIRS} more pairs" if len(pairs) > _MAX_LISTED_PAIRS else ""
-        )
         warn(
-            f"noise hides the spread of a column, so that these correlations are NaN: {text}; release fewer columns, "
-            "tighter bounds or more rows, or raise epsilon",
+            f"correlations are NaN, as noise hides the spread of a column; release again with a larger epsilon:"
+            f"{list_below(pairs)}",
             DpframeWarning,
         )
 
 
-_MAX_LISTED_PAIRS = 5
-"""Largest number of pairs that a message lists (limit of a sentence)."""
-
-
-def _list_reasons(missing: Mapping[str, str]) -> str:
-    """Return columns and reasons as text."""
-    return "; ".join(f"{name_list([name])} ({why.removeprefix(_REASON_PREFIX)})" for name, why in missing.items())
+def _name_reasons(missing: Mapping[str, str]) -> list[str]:
+    """Return a text for each column, with the reason why it was not found."""
+    return [f"{name_list([name])}: {why.removeprefix(_REASON_PREFIX)}" for name, why in missing.items()]
 
 
 def nan_if_not_found(method: Callable[P, R], judged: Judged = lambda plan: plan.not_found) -> Callable[P, R]:
@@ -109,7 +102,7 @@ def nan_if_not_found(method: Callable[P, R], judged: Judged = lambda plan: plan.
             if not missing:
                 raise
             # Many questions fail only because the space was not found: the message gives this reason.
-            raise ParameterError(f"{error}; it was not found: {_list_reasons(missing)}") from None
+            raise ParameterError(f"{error}; not found: {'; '.join(_name_reasons(missing))}") from None
         if missing and not reading.clipped:
             warn_of_nan(missing)
             attrs = {

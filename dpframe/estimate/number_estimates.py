@@ -289,13 +289,13 @@ class NumberEstimates(VectorEstimates):
         if not self.clipped and not reasons(self.plan.not_found).keys().isdisjoint((column, *by)):
             return
         table = ", ".join(map(repr, [*by, column]))
-        measure_remedy = f'measure=["auto", ({table})] in another release measures them together'
+        measure_remedy = f'measure=["auto", ({table})] in the next release makes them sharper'
         if hidden_groups:
             # A single key is measured together with the column by default: only less noise helps.
-            remedy = measure_remedy if len(by) > 1 else "pool small groups, or raise epsilon"
+            remedy = measure_remedy if len(by) > 1 else "pool small groups in the next release"
             warn(
-                f"means of {column!r} by {name_list(by)}: noise hides {len(hidden_groups)} of {groups} groups, whose "
-                f"intervals are of their own counts; {remedy}",
+                f"{len(hidden_groups)} of {groups} means of {column!r} by {name_list(by)} are mostly noise, with "
+                f"intervals from their own counts; {remedy}",
                 InferenceWarning,
             )
         elif "assumes" in attrs:

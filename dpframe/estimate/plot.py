@@ -87,18 +87,18 @@ def _draw_histogram(table: pd.DataFrame, ax: Any) -> Any:
 
 
 def _draw_cross_table(table: pd.DataFrame, ax: Any) -> Any:
-    point, error = table["estimate"], table["std_error"]
+    point, half_width = table["estimate"], (table["upper"] - table["lower"]) / 2
     image = ax.imshow(point.to_numpy(dtype=float), cmap="Blues", aspect="auto")
-    ax.figure.colorbar(image, ax=ax, label="rows (estimate ± standard error)")
+    ax.figure.colorbar(image, ax=ax, label="rows (estimate ± half of the interval)")
     ax.set_xticks(range(point.shape[1]), [str(label) for label in point.columns], rotation=45, ha="right")
     ax.set_yticks(range(point.shape[0]), [str(label) for label in point.index])
     ax.set(xlabel=point.columns.name, ylabel=point.index.name)
     # Numbers fit only into the cells of a small table.
     if point.size <= 60:
-        cells, errors = point.to_numpy(dtype=float), error.to_numpy(dtype=float)
+        cells, half_widths = point.to_numpy(dtype=float), half_width.to_numpy(dtype=float)
         dark = np.nanmax(cells) / 2
         for i, j in np.ndindex(*point.shape):
-            value, cell_error = cells[i, j], errors[i, j]
-            text = f"{value:,.0f}\n±{cell_error:,.0f}" if abs(dark) > 1 else f"{value:.3f}\n±{cell_error:.3f}"
+            value, half = cells[i, j], half_widths[i, j]
+            text = f"{value:,.0f}\n±{half:,.0f}" if abs(dark) > 1 else f"{value:.3f}\n±{half:.3f}"
             ax.text(j, i, text, ha="center", va="center", fontsize=7, color="white" if value > dark else "black")
     return ax

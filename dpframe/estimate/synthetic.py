@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from dpframe.errors import DpframeWarning, ParameterError, check_whole, warn
+from dpframe.errors import DpframeWarning, ParameterError, check_whole, name_list, warn
 from dpframe.estimate import sets
 from dpframe.estimate.axes import Axis, ListedAxis
 from dpframe.estimate.evidence.law import Law
@@ -311,8 +311,8 @@ class Synthesizer:
         if dependent:
             more = f" and {len(dependent) - 1} more" if len(dependent) > 1 else ""
             warn(
-                f"the release's rows show structure of {', '.join(map(repr, dependent[0]))} together{more} that "
-                "synthetic rows do not hold; ask the release itself with joint([…])",
+                f"synthetic rows lack dependence that the release's rows show, of {name_list(dependent[0])} together"
+                f"{more}; ask the release itself with joint({list(dependent[0])!r})",
                 DpframeWarning,
             )
 

@@ -104,9 +104,8 @@ class Measurement:
             unknown = [task.field.name for task in tasks if any(h.unknown for h in task.histograms)]
             if unknown:
                 raise ParameterError(
-                    f"text and sets can be inferred only with delta above 0, and {name_list(unknown)} "
-                    f"{'is' if len(unknown) == 1 else 'are'} such: pass delta, or declare spaces={{…}}, or name them "
-                    "in drop=[…] or passthrough=[…], or accept a leak with infer='data'"
+                    f"text and sets can be inferred only with delta above 0: {name_list(unknown)}; "
+                    f"declare spaces={{{unknown[0]!r}: [CATEGORY, …]}}, or leave delta out"
                 )
         names = tuple((task.field.name, i) for task in tasks for i in range(len(task.histograms)))
         histograms = [histogram for task in tasks for histogram in task.histograms]

@@ -38,8 +38,8 @@ def find_release(connection: sqlite3.Connection, draws: Draws, dataset: str, par
             # Equal noise over two tables would reveal their difference.
             if other_source != source:
                 raise LedgerError(
-                    "key has drawn the same noise for another table, or for one that cannot be known again, and two "
-                    "tables under one noise show how they differ; leave key out, which takes a fresh one"
+                    "key has drawn the same noise for another table or an unknown one: two releases with equal "
+                    "noise show how their tables differ; leave key out"
                 )
             # None means all rows, which include every part: only two different named parts contradict each other.
             if drawn_dataset == dataset and len({drawn_part, part} - {None}) > 1:

@@ -143,8 +143,8 @@ def transaction(
     with explained(file), contextlib.closing(_connect(file, timeout)) as connection:
         if _upgrade(connection):
             warn(
-                f"{file} was of an older version: its datasets add up promises for a row (unit='row') from now on; for "
-                "persons with several rows create a dataset with their unit",
+                f"{file} was of an older version: its datasets add up promises for a row; if persons have several "
+                "rows, create a dataset with unit='person:COLUMN'",
                 DpframeWarning,
             )
         # Who reads first and writes later may find that another wrote in between: writers lock at once.

@@ -197,7 +197,10 @@ def build_plan(
     """
     delta = default_delta(n) if delta is None else check_delta(delta)
     if n is not None and n > 1 and delta > 1 / n:
-        warn(f"delta={delta:g} is above 1/n, so that whole rows may be revealed; take less", DpframeWarning)
+        warn(
+            f"delta={delta:g} is above 1/n, so that whole rows may be revealed; pass delta={default_delta(n):.2g}",
+            DpframeWarning,
+        )
     as_spaces = {name: as_space(spec) for name, spec in spaces.items()}
     _check_sample_size(sample, n)
     sample_size = None if isinstance(sample, str) else sample
@@ -261,8 +264,8 @@ def build_units(
     for name in mechanism_map:
         if isinstance(name, tuple):
             raise ParameterError(
-                f"mechanisms names the group {tuple_label(name)}, and a group has gamma_diagonal, of which each column "
-                "sees a channel of its own; for another joint matrix join the columns into one of their tuples"
+                f"mechanisms names the group {tuple_label(name)}, whose columns always share gamma_diagonal; name "
+                "single columns in mechanisms"
             )
         if name not in known:
             raise ParameterError(f"mechanisms names {name!r}, which is not a randomised column")

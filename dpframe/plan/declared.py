@@ -77,15 +77,15 @@ def infer_spaces(
     earlier_leaks = [name for name in (spaces.leaks if isinstance(spaces, Plan) else ()) if name in names]
     draft = isinstance(spaces, DraftedSpaces) and not spaces.reviewed
     unreviewed_columns = [name for name in names if draft and name in declared]
-    for leaks, phrase in (
-        (data_columns, "were read off the data"),
-        (earlier_leaks, "were read off the data earlier"),
-        (unreviewed_columns, "were drafted from the data and not reviewed (spaces=draft.confirm() once they are)"),
+    for leaks, phrase, remedy in (
+        (data_columns, "were read off the data", "declare them with spaces={…}"),
+        (earlier_leaks, "were read off the data earlier", "declare them with spaces={…}"),
+        (unreviewed_columns, "were drafted from the data", "review them and pass spaces=draft.confirm()"),
     ):
         if leaks:
             warn(
                 f"spaces of {name_list(leaks)} {phrase}: the guarantee does not cover what their "
-                "bounds and categories reveal; declare them with spaces={…}",
+                f"bounds and categories reveal; {remedy}",
                 PrivacyLeakWarning,
             )
     private_columns = [column for column in undeclared_columns if column.name not in data_columns]
@@ -117,9 +117,8 @@ def warn_of_whole_bounds(columns: Sequence[Field], spaces: Mapping[str, Any] | P
     if grids:
         grid: Any = next(iter(grids.values())).inner_space
         warn(
-            f"bounds of {name_list(list(grids))} are whole numbers, to which decimals are rounded, as CSV has no "
-            f"types; declare ({grid.lower}.0, {grid.upper}.0) if there may be decimals, or Integer({grid.lower}, "
-            f"{grid.upper}) if there are none",
+            f"bounds of {name_list(list(grids))} are whole numbers, to which decimals are rounded; declare "
+            f"({grid.lower}.0, {grid.upper}.0) for decimals or Integer({grid.lower}, {grid.upper}) for whole numbers",
             InferenceWarning,
         )
 
@@ -156,11 +155,10 @@ def warn_of_identifiers(names: Sequence[str], persons: bool) -> None:
     if not names:
         return
     person = next((name for name in names if _PERSON.search(name)), None)
-    remedy = "their column as privacy_id=" if person is None else f"privacy_id={person!r}"
-    hint = f"; if a person may have several rows, pass {remedy}" if persons else ""
+    hint = f", privacy_id={person or 'COLUMN'!r} protects persons with several rows" if persons else ""
     warn(
-        f"left out as identifiers, by their names: {name_list(names)}; to keep one, declare its space, spaces="
-        f"{{{names[0]!r}: …}}, and drop={list(names)} says that they are to go{hint}",
+        f"left out as identifiers, by their names: {name_list(names)}; drop={list(names)} confirms it, "
+        f"spaces={{{names[0]!r}: …}} keeps one{hint}",
         InferenceWarning,
     )
 
@@ -172,8 +170,8 @@ def warn_of_persons(columns: Sequence[Field], spaces: Mapping[str, Any] | Plan |
         undeclared = column.name not in declared and from_type(replace(column, nullable=False)) is None
         if undeclared and _PERSON.fullmatch(column.name):
             warn(
-                f"{column.name!r} may name persons, and a release protects each row as one person's: if a person may "
-                f"have several rows, pass privacy_id={column.name!r}; if it names none, declare its space",
+                f"{column.name!r} may name persons, and a release protects each row by itself; if a person may have "
+                f"several rows, pass privacy_id={column.name!r}",
                 InferenceWarning,
             )
             return
@@ -185,8 +183,8 @@ def warn_of_copied_identifiers(names: Iterable[str]) -> None:
     if copies:
         verb = "look like identifiers and are" if len(copies) > 1 else "looks like an identifier and is"
         warn(
-            f"passthrough: {name_list(copies)} {verb} copied unprotected, so that every row is known to be somebody's; "
-            "drop what the release does not need, or name persons with privacy_id=",
+            f"passthrough: {name_list(copies)} {verb} copied unprotected, so that every row is known to be "
+            f"somebody's; leave them out with drop={copies!r}",
             PrivacyLeakWarning,
         )
 

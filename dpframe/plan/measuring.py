@@ -14,7 +14,7 @@ import numpy as np
 
 from dpframe.accounting.budget import Budget
 from dpframe.accounting.gaussian_dp import Step, promise_step
-from dpframe.errors import DpframeWarning, ParameterError, name_list, tuple_label, warn
+from dpframe.errors import DpframeWarning, ParameterError, list_below, name_list, tuple_label, warn
 from dpframe.forecast.errors import vector_scale
 from dpframe.inference.categories import MOST_COUNTED_ITEMS
 from dpframe.plan.levels import FEW, FIRST_LEVEL_CELLS, has_levels, level_sizes
@@ -251,7 +251,8 @@ class Workload:
                 feasible.append(names)
         if refusals:
             warn(
-                f"not measured, as the spaces that were inferred do not allow it: {'; '.join(refusals)}", DpframeWarning
+                "tables of measure= were left out, as the inferred spaces do not allow them:" + list_below(refusals),
+                DpframeWarning,
             )
         if self.is_default:
             return replace(self, added=tuple(feasible), paid=True)

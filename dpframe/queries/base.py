@@ -33,6 +33,7 @@ from dpframe.inference.drafted import check_reviewed
 from dpframe.ledger.account import Cost, Job, OpenAccount
 from dpframe.ledger.currencies import Amount, down, up
 from dpframe.noise.keystream import Keystream
+from dpframe.plan.build import default_delta
 from dpframe.plan.declared import declared_space, warn_of_whole_bounds
 from dpframe.queries.columns import QueryColumn, batches, check_types, linear
 from dpframe.queries.shares import QuerySpending, TotalBudget, check_share
@@ -320,7 +321,11 @@ def _promise(budget: Any, epsilon: Any, delta: Any, n: int | None) -> Budget:
         )
     promise = promise_of(epsilon, delta, n or 1)
     if n is not None and n > 1 and promise.delta > 1 / n:
-        warn(f"delta={promise.delta:g} is above 1/n, so that whole rows may be revealed; take less", DpframeWarning)
+        warn(
+            f"delta={promise.delta:g} is above 1/n, so that whole rows may be revealed; "
+            f"pass delta={default_delta(n):.2g}",
+            DpframeWarning,
+        )
     return promise
 
 

@@ -127,8 +127,8 @@ class QuerySpending:
         # A fork copies the spent share: parent and child would each spend the whole budget.
         if os.getpid() != self._process:
             raise BudgetExceeded(
-                "the questions' budget is that of the process that made Queries, and this one was forked from it: "
-                "nothing was spent; make Queries in each process, with a ledger= that all share"
+                "this process was forked from the one that made Queries and its budget; nothing was spent; make "
+                "Queries in each process, with one ledger= for all"
             )
         if share > 1 - self.spent:
             raise BudgetExceeded(

@@ -75,8 +75,7 @@ class ReleaseBudget:
             if request in _inference_requests:
                 warn(
                     "spaces of such a table were inferred before in this process, and every time costs "
-                    f"epsilon={cost.budget.epsilon:g}, delta={cost.budget.delta:g}; reuse them with spaces=plan, or "
-                    "let a ledger= keep count",
+                    f"epsilon={cost.budget.epsilon:g}, delta={cost.budget.delta:g}; reuse them with spaces=plan",
                     RepeatedReleaseWarning,
                 )
             _inference_requests.add(request)

@@ -162,8 +162,7 @@ def warn_if_released(table: Table, cost: Budget) -> None:
         sum_text = f"epsilon={epsilon:.6g}" + (f", delta={delta:.6g}" if delta else "")
         warn(
             f"this table was released {releases} times in this process, which adds up to {sum_text}; keep one "
-            "release and "
-            "ask that, or let a ledger= hold the sum to a budget",
+            "release, and ask all questions of it",
             RepeatedReleaseWarning,
         )
     remember(
@@ -180,8 +179,8 @@ def warn_of_parts(account: OpenAccount, digest: bytes | None) -> None:
     if earlier_part != account.part:
         warn(
             f"the rows of part {name_list([account.part or ''])} were released as part "
-            f"{name_list([earlier_part or ''])} "
-            "before: parts must have no person in common, or what they cost adds up; name the part that these rows are",
+            f"{name_list([earlier_part or ''])} before, and persons in two parts pay twice; pass "
+            f"part={earlier_part!r}",
             RepeatedReleaseWarning,
         )
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dpframe.errors import InferenceWarning, name_list, warn
+from dpframe.errors import InferenceWarning, list_below, name_list, warn
 from dpframe.inference.findings import hinted_nulls, shares_made_null
 from dpframe.plan.plan import Plan
 from dpframe.plan.words import nearly_found_lines
 
-_TEXT_HINT = 'convert text that writes dates (pd.to_datetime), numbers, or several items (.str.findall("[^;]+")), '
+_TEXT_HINT = 'convert text that writes dates (pd.to_datetime), numbers, or several items (.str.findall("[^;]+"))'
 """Text of a CSV file is read as the values that it writes; a frame's text has a type of its own.
 
 Whether cells look like lists is not looked up: the hint would be an answer about the data. It is for any text.
 """
 
 
-_PERSON_HINT = "; one that names persons is to be passed as privacy_id= if they may have several rows"
+_PERSON_HINT = "pass text that names persons as privacy_id= if a person may have several rows"
 """Said of any text: that its values are many and repeat would be an answer about the data, too."""
 
 
@@ -28,9 +28,8 @@ def warn_of_nulls(plan: Plan) -> None:
     hinted_names = [name for name in hinted_nulls(inferred, plan.spaces) if name not in missing_columns]
     if hinted_names:
         warn(
-            f"noisy counts hint at nulls in {name_list(hinted_names)}, too few to show; if there are any, they count "
-            "as "
-            f"values: declare spaces={{{hinted_names[0]!r}: Nullable(…)}} in a new release",
+            f"noisy counts hint at nulls in {name_list(hinted_names)}, too few to show; if there are any, they "
+            f"count as values: declare spaces={{{hinted_names[0]!r}: Nullable(…)}} in the next release",
             InferenceWarning,
         )
     null_shares = {
@@ -41,9 +40,9 @@ def warn_of_nulls(plan: Plan) -> None:
     if null_shares:
         name = max(null_shares, key=null_shares.__getitem__)
         warn(
-            f"rare values of {name_list(list(null_shares))} were not found and are null (up to "
-            f"{100 * null_shares[name]:.2g} % of "
-            f"the rows); declare spaces={{{name!r}: [CATEGORY, …]}} in a new release",
+            f"rare values of {name_list(list(null_shares))} were not found and are null, up to "
+            f"{100 * null_shares[name]:.2g} % of the rows; declare spaces={{{name!r}: [CATEGORY, …]}} in the next "
+            "release",
             InferenceWarning,
         )
 
@@ -56,18 +55,16 @@ def warn_not_found(plan: Plan, expected: Sequence[str] = ()) -> None:
     if not plan.not_found:
         return
     reasons = dict.fromkeys(finding.why for finding in plan.not_found)
-    grounds = "; ".join(
+    grounds = [
         f"{', '.join(repr(finding.column) for finding in plan.not_found if finding.why == why)}: {why}"
         for why in reasons
-    )
+    ]
     entries = ", ".join(f"{finding.column!r}: {finding.placeholder}" for finding in plan.not_found)
-    grounds = "; ".join([grounds, *nearly_found_lines(plan)])
     is_text = any(finding.placeholder == "[CATEGORY, …]" for finding in plan.not_found)
-    person_hint = "" if plan.privacy_id or not is_text else _PERSON_HINT
+    hints = [_TEXT_HINT] * is_text + [_PERSON_HINT] * (is_text and not plan.privacy_id)
+    below = [*grounds, *nearly_found_lines(plan), *hints, *(f"expected: {line}" for line in expected)]
     warn(
         f"private inference did not find the spaces of {len(plan.not_found)} of {len(plan.columns)} columns, whose "
-        f"estimates are NaN ({grounds}); declare spaces={{{entries}}}, {_TEXT_HINT if is_text else ''}or raise epsilon "
-        f"or infer_share{person_hint}; df.dp.expect(epsilon=…) says what to expect{': ' * bool(expected)}"
-        f"{'; '.join(expected)}",
+        f"estimates are NaN; declare spaces={{{entries}}} in the next release:{list_below(below)}",
         InferenceWarning,
     )

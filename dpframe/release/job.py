@@ -103,15 +103,13 @@ class ReleaseJob(Job[Checked, D], Generic[T, D]):
         # A release that lost its description, as by way of CSV, keeps the name of its index.
         if SHUFFLED in (*getattr(table, "index_names", ()), *table.names):
             warn(
-                f"the table has {SHUFFLED!r} as a column or index, as releases have, which another release only adds "
-                "noise to; if it is one, read it with dpframe.read(path) or give its plan back with "
-                "dpframe.attach(table, plan), else rename that",
+                f"the table has {SHUFFLED!r} as a column or index, like a release, to which another release only "
+                "adds noise; rename that column, or read a release with dpframe.read(path)",
                 DpframeWarning,
             )
         elif isinstance(table, Frame) and is_known_release(table):
             warn(
-                "the table has the very rows of a release, to which another release only adds noise; use the original "
-                "table, or give the plan back with dpframe.attach(table, plan)",
+                "the table has the rows of a release, to which another release only adds noise; use the original table",
                 DpframeWarning,
             )
         checked_request = (

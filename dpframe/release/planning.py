@@ -25,6 +25,7 @@ from dpframe.errors import (
     PlanError,
     did_you_mean,
     is_one_of,
+    list_below,
     name_list,
     warn,
 )
@@ -325,9 +326,8 @@ class CheckedRequest:
         plan = self._plan_with_mechanisms(ordered_spaces, inferred)
         if table.n == 0:
             warn(
-                f"the table has no rows, so that nothing is known of the spaces of {name_list(inferred_columns)}: "
-                "those of the "
-                "plan are placeholders; declare spaces={…}",
+                f"the table has no rows, so that the plan's spaces of {name_list(inferred_columns)} are "
+                f"placeholders; declare spaces={{{inferred_columns[0]!r}: …}}",
                 InferenceWarning,
             )
         warn_not_found(plan, self.expected(table) if plan.not_found else [])
@@ -352,9 +352,8 @@ class CheckedRequest:
                 name for name in inferred_names if not takes(spaces[name], mechanisms[name])
             ] or inferred_names
             warn(
-                f"mechanisms of {name_list(unfit_names)} do not suit the spaces that were inferred, and give way to "
-                "these "
-                f"spaces' own: {error}; declare spaces={{{unfit_names[0]!r}: …}} to have them",
+                f"mechanisms of {name_list(unfit_names)} do not suit the inferred spaces, whose default mechanisms "
+                f"replace them; declare spaces={{{unfit_names[0]!r}: …}}:{list_below([str(error)])}",
                 InferenceWarning,
             )
         fitting_mechanisms = {name: mechanism for name, mechanism in mechanisms.items() if name not in unfit_names}
@@ -392,9 +391,7 @@ def _drop_identifiers(columns: Sequence[Field], options: dict[str, Any], quiet: 
         )
         raise ColumnError(
             f"looks like an identifier, which no noise makes useful{others_text}: no column is left to release; "
-            "declare the "
-            f"space of one to keep it, e.g. spaces={{{identifier_names[0]!r}: (LOWER, UPPER)}} of numbers or a list "
-            "of categories",
+            f"declare a space, e.g. spaces={{{identifier_names[0]!r}: (LOWER, UPPER)}}",
             column=identifier_names[0],
         )
     options["drop"] = (*options["drop"], *identifier_names)
@@ -482,9 +479,8 @@ def promise_of(epsilon: Any, delta: Any, n: int, quiet: bool = False) -> Budget:
     epsilon = check_epsilon(epsilon)
     if epsilon > _LARGE_EPSILON and not quiet:
         warn(
-            f"epsilon={epsilon:g} is above {_LARGE_EPSILON}: one person's row may change the odds of what is "
-            "released by the "
-            f"factor e^{epsilon:g}, which promises next to nothing; take less, e.g. epsilon=1",
+            f"epsilon={epsilon:g} is above {_LARGE_EPSILON}: one person's row may change the odds of the release by "
+            f"the factor e^{epsilon:g}; take less, e.g. epsilon=1",
             LargeEpsilonWarning,
         )
     if epsilon < _SMALL_EPSILON and 0 < n * epsilon < 1 and not quiet:

@@ -133,8 +133,8 @@ def warn_of_lost_tables(plan: Plan) -> None:
     """Warn that a plan without its release lacks the measured tables."""
     if plan.measures:
         warn(
-            f"the {len(plan.measures)} tables that were measured lie in the release's description, which this table "
-            "lost: estimates are of the noisy rows alone; ask the release itself, its file, or attach its ReleaseInfo",
+            f"the table lost its release's {len(plan.measures)} measured tables, so that estimates use the noisy "
+            "rows only; ask the release itself or its file",
             DpframeWarning,
         )
 
@@ -162,9 +162,8 @@ class Source:
             self.plan = self.info.plan
         else:
             raise NotSanitizedError(
-                "the table carries no release plan; sanitise it first, or, if it was released and lost its metadata, "
-                "read its file with dpframe.read(path), ask the file, Estimates(path), or give it back with "
-                "attach(table, plan)"
+                "the table carries no release plan; sanitise it first, or, if it was released, read its file with "
+                "dpframe.read(path)"
             )
         self._table = self._table.typed(self.plan.released_spaces)
         # Under another plan the description's rows, digest and left-out columns say nothing about this table.
@@ -208,8 +207,8 @@ class Source:
         """Warn of a table that differs from the released rows or has another number of rows."""
         if self.n != info.n:
             warn(
-                f"the table has {self.n:,} rows, the release {info.n:,}: rows chosen by noisy values are a biased "
-                "choice, and repeated ones count twice; estimate on the whole release (mean has by=, joint has given=)",
+                f"the table has {self.n:,} rows, the release {info.n:,}: a choice of rows by noisy values biases "
+                "estimates; estimate on the whole release, with by= or given=",
                 AlteredReleaseWarning,
             )
         elif self.n <= self._table.checked_rows and not self._lost_columns and not self.verify():

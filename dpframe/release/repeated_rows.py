@@ -170,8 +170,7 @@ class ReleasedRows:
         sum_text = f"epsilon={epsilon:.6g}" + (f", delta={delta:.6g}" if delta else "")
         inferred = f" and had spaces inferred {inferences} times" if inferences else ""
         warn(
-            f"most of these rows were released {releases} times{inferred} in this process, which adds up to {sum_text} "
-            "so far; sanitise once, outside the pipeline, and fit on the release, or hold the sum to a budget with "
-            "ledger=",
+            f"most of these rows were released {releases} times{inferred} in this process, which adds up to "
+            f"{sum_text}; sanitise once, outside the pipeline",
             RepeatedReleaseWarning,
         )

@@ -21,8 +21,8 @@ NULLABLE = "nullable"
 """Tag of the nullable space, whose inner space may be a shorthand too."""
 
 TWO_NUMBERS = (
-    'a list of two numbers may mean bounds or categories; write bounds as the tuple (0, 120) or {"lower": 0, '
-    '"upper": 120}, and categories as Categorical([0, 1]) or {"categories": [0, 1]}'
+    'a list of two numbers may mean bounds or categories; write bounds as {"lower": 0, "upper": 120}, and categories '
+    'as {"categories": [0, 1]}'
 )
 
 
@@ -152,8 +152,8 @@ def _from_object(spec: Mapping[str, Any], type_: pa.DataType | None) -> Space:
         return cast(Space, nullable(as_space(inner, type_)))
     if "space" not in fields:
         raise ParameterError(
-            'a space in JSON is {"lower": 0, "upper": 120}, {"categories": ["F", "M"]} (and "other": "other" for what '
-            'is not listed), a list of categories, or a tag, as {"space": "real", "lower": 0, "upper": 9, "steps": 90}'
+            'a space in JSON has "lower" and "upper", has "categories", or has a tag, as '
+            '{"space": "real", "lower": 0, "upper": 9, "steps": 90}'
         )
     return space_from_json(spec)
 

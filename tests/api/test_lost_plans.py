@@ -9,9 +9,7 @@ import dpframe as dpf
 from dpframe.errors import DpframeWarning, NotSanitizedError
 
 SPACES = {"age": (0, 120), "sex": ["F", "M"]}
-MATCH = (
-    r"^the table has 'shuffled' as a column or index, as releases have, .*; if it is one, read it with dpframe\.read"
-)
+MATCH = r"^the table has 'shuffled' as a column or index.*dpframe\.read\(path\)"
 
 
 @pytest.fixture
@@ -67,7 +65,7 @@ def test_a_release_is_known_by_its_rows(safe, way, tmp_path):
     names = list(table.columns) if hasattr(table, "columns") and not isinstance(table, pa.Table) else table.column_names
     drop = [name for name in names if name not in SPACES]
     for call in (dpf.plan, dpf.sanitize):
-        with pytest.warns(DpframeWarning, match=r"^the table has the very rows of a release, .* use the original"):
+        with pytest.warns(DpframeWarning, match="^the table has the rows of a release.*original table"):
             call(table, epsilon=1, delta=1e-6, spaces=SPACES, drop=drop)
 
 
@@ -87,8 +85,6 @@ def test_the_remedy_is_said_where_there_is_no_plan(safe, tmp_path):
     dpf.write(safe, tmp_path / "safe.csv")
     frame = pd.read_csv(tmp_path / "safe.csv")
     assert "is read by dpframe.read(path) with its plan" in repr(frame.dp)
-    with pytest.raises(
-        NotSanitizedError, match=r"read its file with dpframe\.read\(path\), .*or give it back with attach"
-    ):
+    with pytest.raises(NotSanitizedError, match=r"no release plan.*dpframe\.read\(path\)"):
         frame.dp.mean("age")
     dpf.read(tmp_path / "safe.csv").dp.mean("age")

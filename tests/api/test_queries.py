@@ -480,7 +480,7 @@ else:
     try:
         q.count({"sex": "F"}, share=1.0)
     except dpf.BudgetExceeded as error:
-        os._exit(int("this one was forked from it: nothing was spent" not in str(error)))
+        os._exit(int("this process was forked" not in str(error)))
     os._exit(2)
 """
 

@@ -145,7 +145,7 @@ def test_refusals() -> None:
     )
     refused(
         ParameterError,
-        "as good as singular, and no estimate could be had of a release; use staircase or geometric",
+        "singular matrix.*use the mechanism staircase",
         lambda: Gaussian(100, 1.0, 1e-6),
     )
 

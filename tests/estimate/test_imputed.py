@@ -54,7 +54,9 @@ def test_a_statistic_says_once_what_nulls_count_as(estimates, ask, words):
         ask(estimates)
     said = [str(one.message) for one in caught if "count as values" in str(one.message)]
     assert len(said) == bool(words)
-    assert all(f"here, of {words}" in one and "declare Nullable(…) in a new release" in one for one in said)
+    assert all(
+        f"count as values, of {words}" in one and "declare Nullable(…) in the next release" in one for one in said
+    )
 
 
 def test_a_report_says_that_nulls_count_as_values(estimates):

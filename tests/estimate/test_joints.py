@@ -464,7 +464,7 @@ def test_attach():
     bare = polars.from_pandas(lost)
     again = dpf.attach(bare, SAFE.dp.release)
     assert dpf.Estimates(again).mean("age").equals(SAFE.dp.mean("age"))
-    with pytest.raises(dpf.NotSanitizedError, match=r"ask the file, Estimates\(path\)"):
+    with pytest.raises(dpf.NotSanitizedError, match=r"no release plan.*dpframe\.read\(path\)"):
         dpf.Estimates(bare)
     with pytest.raises(dpf.ParameterError, match=r"attach\(table, info\) gives a ReleaseInfo back"):
         dpf.Estimates(bare, SAFE.dp.release)
@@ -608,7 +608,7 @@ def test_a_handful_of_rows(n):
     for series in (safe.dp.mean("age"), safe.dp.var("age"), safe.dp.sum("wage"), safe.dp.null_rate("wage")):
         assert series["std_error"] != 0
     assert (safe.dp.mean("age", by="sex")["std_error"] != 0).all()
-    with pytest.warns(dpf.DpframeWarning, match="these correlations are NaN: 'age' and 'wage'; release fewer columns"):
+    with pytest.warns(dpf.DpframeWarning, match="correlations are NaN.*\\n  'age' and 'wage'"):
         found = safe.dp.corr(["age", "wage"])
     assert found["lower"].loc["age", "wage"] == -1
     assert len(safe.dp.histogram("age")) == 10

@@ -195,9 +195,7 @@ def test_tables_of_another_release_are_left_out(people, plan, safe):
     ]
     for table in damaged:
         told = Estimates(safe, tables=[table])
-        with pytest.warns(
-            dpf.errors.AlteredReleaseWarning, match="1 measured table of 1 do not fit the release.*left out"
-        ):
+        with pytest.warns(dpf.errors.AlteredReleaseWarning, match="1 of 1 measured tables do not fit the release"):
             found = told.joint(["sex", "region"], method="inverse")
         assert found.attrs["source"] == "rows"
         pd.testing.assert_frame_equal(found, alone)
@@ -469,7 +467,7 @@ def test_a_count_that_noise_hides_has_the_interval_of_all_that_may_be():
     spaces = {"likes": dpf.Subset(items, max_size=8), "rate": (1, 5), "age": (0, 99), "third": (0, 99)}
     frame["age"], frame["third"] = np.arange(2_000) % 100, np.arange(2_000) * 7 % 100
     safe = dpf.sanitize(frame, epsilon=0.5, spaces=spaces, key=bytes(32))
-    with pytest.warns(dpf.InferenceWarning, match="noise hides how many rows meet conditions on likes, rate"):
+    with pytest.warns(dpf.InferenceWarning, match="noise hides how many rows meet the conditions on likes, rate"):
         found = safe.dp.count({"likes": {"any": ["a"]}, "rate": (4, 5)})
     assert (found["lower"], found["upper"]) == (0.0, 2_000.0)
     assert 0 <= found["estimate"] <= 2_000 < found["std_error"]

@@ -253,8 +253,8 @@ def test_text_of_many_values_may_name_persons():
     with pytest.warns(dpf.InferenceWarning) as caught:
         dpf.sanitize(rows, epsilon=1.0, key=KEY, measure=None)
     left, lost, *_ = said(caught)
-    assert left.endswith("; if a person may have several rows, pass their column as privacy_id=")
-    assert "one that names persons is to be passed as privacy_id= if they may have several rows" in lost
+    assert left.endswith("privacy_id='COLUMN' protects persons with several rows")
+    assert "names persons as privacy_id=" in lost
     with pytest.warns(dpf.InferenceWarning) as caught:
         dpf.sanitize(rows.assign(who=rows["phone"]), epsilon=1.0, privacy_id="phone", key=KEY, measure=None)
     assert "privacy_id" not in "".join(said(caught))

@@ -75,8 +75,8 @@ def test_rare_values_that_became_null_are_warned_of(rare):
     assert len(said) == (2 if rare else 0)
     for line in said:
         share = re.fullmatch(
-            r"rare values of plz were not found and are null \(up to (\d+) % of the rows\); declare "
-            r"spaces=\{'plz': \[CATEGORY, …\]\} in a new release",
+            r"rare values of plz were not found and are null, up to (\d+) % of the rows; declare "
+            r"spaces=\{'plz': \[CATEGORY, …\]\} in the next release",
             line,
         )
         assert share is not None

@@ -59,7 +59,8 @@ def test_one_table_under_one_key_is_one_part(ledger: dpf.Ledger) -> None:
     sanitized(FRAME, ledger, "north", key=KEY)  # the same release
     with (
         pytest.warns(
-            RepeatedReleaseWarning, match=r"^the rows of part south were released as part north before: parts"
+            RepeatedReleaseWarning,
+            match=r"^the rows of part south were released as part north before.*pass part='north'",
         ),
         pytest.raises(
             LedgerError, match=r"^these rows were released under this key as part north, and parts have no row"
@@ -76,7 +77,7 @@ def test_one_table_under_one_key_is_one_part(ledger: dpf.Ledger) -> None:
 def test_one_table_as_two_parts_is_warned_of_under_any_key(ledger: dpf.Ledger) -> None:
     """Whatever is asked of it: a plan, rows, or a table of answers."""
     dpf.plan(FRAME, 0.5, 1e-7, ledger=ledger.account("survey", "north"), measure=None)
-    said = r"^the rows of part south were released as part north before: parts must have no person in common, or what"
+    said = r"^the rows of part south were released as part north before.*pass part='north'"
     with pytest.warns(RepeatedReleaseWarning, match=said):
         sanitized(FRAME, ledger, "south", key=OTHER)
     with pytest.warns(RepeatedReleaseWarning, match=said):

@@ -274,9 +274,9 @@ def test_what_cannot_be_measured_is_refused(wanted, words):
         Workload(wanted).tables(spaces)
     with pytest.raises(ParameterError, match=words):
         Workload("auto", added=wanted).measures(spaces, PROMISE, None, 10_000, 1)
-    with pytest.warns(DpframeWarning, match="not measured, as the spaces that were inferred do not allow it"):
+    with pytest.warns(DpframeWarning, match="left out, as the inferred spaces do not allow them"):
         assert Workload(wanted).without(spaces).measure is None
-    with pytest.warns(DpframeWarning, match="not measured, as the spaces that were inferred do not allow it"):
+    with pytest.warns(DpframeWarning, match="left out, as the inferred spaces do not allow them"):
         assert Workload("auto", added=wanted).without(spaces).added == ()
 
 

@@ -91,9 +91,9 @@ def test_tables_are_kept_when_a_release_is_written_and_attached(tmp_path):
     bare = SAFE.copy()
     bare.attrs = {}
     assert dpf.attach(bare, INFO).dp.release == INFO
-    with pytest.warns(dpf.DpframeWarning, match="tables that were measured lie in the release's description"):
+    with pytest.warns(dpf.DpframeWarning, match="the table lost its release's"):
         assert dpf.attach(bare, PLAN).dp.release.tables == ()
-    with pytest.warns(dpf.DpframeWarning, match="of the noisy rows alone"):
+    with pytest.warns(dpf.DpframeWarning, match="the noisy rows only"):
         dpf.Estimates(bare, PLAN)
 
 
@@ -113,7 +113,7 @@ def test_the_very_frame_of_polars_knows_its_release(tmp_path):
         dpf.sanitize(safe, epsilon=1)
     with pytest.raises(dpf.NotSanitizedError):
         dpf.Estimates(safe.clone())
-    with pytest.warns(dpf.DpframeWarning, match="which this table lost"):
+    with pytest.warns(dpf.DpframeWarning, match="the table lost its release's"):
         dpf.Estimates(safe.clone(), plan)
 
 

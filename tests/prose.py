@@ -1,0 +1,86 @@
+"""Messages of modules and sentences of pages, for tests that count their words."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from typing import TypeAlias
+
+from dpframe import errors
+
+RAISING = {name for name in errors.__all__ if not name.endswith("Warning")} | {"warn"}
+"""Classes and functions whose first argument is a message."""
+
+Scope: TypeAlias = Mapping[str, list[ast.expr]]
+
+
+def count_words(text: str) -> int:
+    """Return the number of words between spaces, without lone symbols: a placeholder is one word."""
+    return len(re.findall(r"[^\s{}]*(?:\w|\{\})\S*", text))
+
+
+def text_of(node: ast.expr, scope: Scope) -> str:
+    """Return the longest text that an expression may be, with {} for its unknown parts."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    if isinstance(node, ast.JoinedStr):
+        return "".join(text_of(part, scope) for part in node.values)
+    if isinstance(node, ast.FormattedValue):
+        return text_of(node.value, scope)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        return text_of(node.left, scope) + text_of(node.right, scope)
+    if isinstance(node, ast.IfExp):
+        return max((text_of(part, scope) for part in (node.body, node.orelse)), key=count_words)
+    if isinstance(node, ast.Name) and node.id in scope:
+        # A name that is made of itself ends here.
+        outer = {name: values for name, values in scope.items() if name != node.id}
+        return max((text_of(value, outer) for value in scope[node.id]), key=count_words)
+    return "{}"
+
+
+def assignments(nodes: Iterator[ast.AST]) -> dict[str, list[ast.expr]]:
+    """Return the expressions that each name is assigned."""
+    values: dict[str, list[ast.expr]] = {}
+    for node in nodes:
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            values.setdefault(node.targets[0].id, []).append(node.value)
+    return values
+
+
+def messages(source: str) -> list[tuple[int, str]]:
+    """Return the line and the text of every message of a module: of its errors and warnings."""
+
+    def visit(node: ast.AST, scope: Scope) -> Iterator[tuple[int, str]]:
+        if isinstance(node, ast.FunctionDef):
+            arguments = {argument.arg for argument in (*node.args.args, *node.args.kwonlyargs)}
+            local = {**scope, **assignments(ast.walk(node))}
+            scope = {name: values for name, values in local.items() if name not in arguments}
+        if isinstance(node, ast.Call) and node.args:
+            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            if name in RAISING:
+                yield node.lineno, text_of(node.args[0], scope)
+        for child in ast.iter_child_nodes(node):
+            yield from visit(child, scope)
+
+    tree = ast.parse(source)
+    return list(visit(tree, assignments(iter(tree.body))))
+
+
+def sentences(page: str) -> list[str]:
+    """Return the sentences of a page, without code, tables, headings and the addresses of links."""
+    page = re.sub(r"(?ms)^```\{glossary\}\n(.*?)^```", r"\1", page)
+    page = re.sub(r"(?ms)^```.*?^```\s*$", "", page)
+    blocks = [""]
+    for line in map(str.strip, page.splitlines()):
+        item = re.match(r"(?:[-*+]|\d+\.) +", line)
+        if item or not line or line.startswith(("|", "#", "<", "![")):
+            blocks.append("")
+        if not line.startswith(("|", "#", "<", "![")):
+            blocks[-1] += f" {line.removeprefix(item.group() if item else '')}"
+    text = "\n".join(blocks)
+    text = re.sub(r"`[^`]*`", "CODE", text)
+    text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text)
+    text = re.sub(r"\b(e\.g|i\.e|et al|Ex|Thm|App|p|pp|vs)\.", r"\1", text)
+    parts = re.split(r"\n| · |(?<=[.!?])[\"”)*_]*\s+(?=[\"“(*_]*[A-Z0-9])", text)
+    return [part.strip() for part in parts if re.search(r"[A-Za-z]", part)]
