@@ -206,7 +206,17 @@ def _is_within_package(frame: types.FrameType) -> bool:
 
 
 class ParameterError(DpframeError, ValueError):
-    """An argument breaks its rule; the message names the argument, the rule and the remedy."""
+    """An argument breaks its rule; the message names the argument, the rule and the remedy.
+
+    Examples
+    --------
+    >>> import dpframe as dpf
+    >>> try:
+    ...     dpf.Budget(-1.0)
+    ... except dpf.ParameterError as error:
+    ...     print(error)
+    epsilon must be finite and above 0, e.g. epsilon=1.0; got -1.0
+    """
 
 
 class ColumnError(DpframeError, ValueError):
@@ -214,6 +224,17 @@ class ColumnError(DpframeError, ValueError):
 
     ``rule`` is the sentence without the column, ``row`` the position within the array that was checked
     (None when the whole column is at fault).
+
+    Examples
+    --------
+    >>> import dpframe as dpf
+    >>> table = dpf.datasets.make_census(3, columns=["sex"])
+    >>> try:
+    ...     dpf.sanitize(table, epsilon=1, spaces={"sex": ["F"]}, key=bytes(32))
+    ... except dpf.ColumnError as error:
+    ...     print(error)
+    column 'sex' at row position 0: holds a category outside the declared list; add it, or declare Categorical([…],
+    other=…)
     """
 
     def __init__(self, rule: str, *, column: str | None = None, row: int | None = None) -> None:
@@ -236,15 +257,50 @@ class AlreadySanitizedError(DpframeError, ValueError):
 
 
 class NotSanitizedError(DpframeError, ValueError):
-    """A table carries no plan, so that nothing can be estimated from it."""
+    """A table carries no plan, so that nothing can be estimated from it.
+
+    Examples
+    --------
+    >>> import dpframe as dpf
+    >>> try:
+    ...     dpf.Estimates(dpf.datasets.make_census(3))
+    ... except dpf.NotSanitizedError as error:
+    ...     print(error)
+    the table carries no release plan; sanitise it first, or, if it was released, read its file with
+    dpframe.read(path)
+    """
 
 
 class BudgetExceeded(DpframeError, RuntimeError):
-    """A ledger has less budget left than a request needs; nothing was spent, and no noise was drawn."""
+    """A ledger has less budget left than a request needs; nothing was spent, and no noise was drawn.
+
+    Examples
+    --------
+    >>> import dpframe as dpf
+    >>> table = dpf.datasets.make_census(100, columns=["sex"])
+    >>> questions = dpf.Queries(table, 1.0, spaces={"sex": ["F", "M"]})
+    >>> answer = questions.count({"sex": "F"}, share=0.75)
+    >>> try:
+    ...     questions.count({"sex": "F"}, share=0.5)
+    ... except dpf.BudgetExceeded as error:
+    ...     print(error)
+    the questions have share=0.25 left of their budget, and share=0.5 was asked: nothing was spent and nothing was
+    drawn; ask for no more than is left
+    """
 
 
 class FileError(DpframeError, OSError):
-    """A file is missing, has another content than expected, or would be overwritten by its own result."""
+    """A file is missing, has another content than expected, or would be overwritten by its own result.
+
+    Examples
+    --------
+    >>> import dpframe as dpf
+    >>> try:
+    ...     dpf.read("missing.parquet")
+    ... except dpf.FileError as error:
+    ...     print(error)
+    missing.parquet does not exist
+    """
 
 
 class LedgerError(FileError):
@@ -252,7 +308,19 @@ class LedgerError(FileError):
 
 
 class DpframeWarning(UserWarning):
-    """Root of all warnings given by dpframe."""
+    """Root of all warnings given by dpframe.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> import dpframe as dpf
+    >>> table = dpf.datasets.make_census(100, columns=["sex"])
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     questions = dpf.Queries(table, 1.0, delta=0.1, spaces={"sex": ["F", "M"]})
+    >>> print(caught[0].message)
+    delta=0.1 is above 1/n, so that whole rows may be revealed; pass delta=1e-06
+    """
 
 
 class AlteredReleaseWarning(DpframeWarning):
@@ -260,7 +328,20 @@ class AlteredReleaseWarning(DpframeWarning):
 
 
 class InferenceWarning(DpframeWarning):
-    """Estimates are less reliable than they look: inference failed, bounds clip rows, or noise hides groups."""
+    """Estimates are less reliable than they look: inference failed, bounds clip rows, or noise hides groups.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> import dpframe as dpf
+    >>> table = dpf.datasets.make_census(100, columns=["income"])
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     safe = dpf.sanitize(table, epsilon=1, key=bytes(32))
+    >>> print(str(caught[0].message).splitlines()[0])
+    noisy counts hint at nulls in income, too few to show; if there are any, they count as values: declare
+    spaces={'income': Nullable(…)} in the next release
+    """
 
 
 class LargeEpsilonWarning(DpframeWarning):
@@ -268,11 +349,37 @@ class LargeEpsilonWarning(DpframeWarning):
 
 
 class PrivacyLeakWarning(DpframeWarning):
-    """A fact was read off the data without a budget: the stated guarantee does not cover it."""
+    """A fact was read off the data without a budget: the stated guarantee does not cover it.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> import dpframe as dpf
+    >>> table = dpf.datasets.make_census(100, columns=["age"])
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     safe = dpf.sanitize(table, epsilon=1, infer="data")
+    >>> print(caught[0].message)
+    spaces of age were read off the data: the guarantee does not cover what their bounds and categories reveal;
+    declare them with spaces={…}
+    """
 
 
 class OrderLeakWarning(DpframeWarning):
-    """Rows keep their order although a column is sorted: a row's position reveals its value."""
+    """Rows keep their order although a column is sorted: a row's position reveals its value.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> import dpframe as dpf
+    >>> table = dpf.datasets.make_census(100, columns=["age"])
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     safe = dpf.sanitize(table.sort_values("age"), epsilon=1, spaces={"age": (0, 120)}, shuffle=False)
+    >>> print(caught[0].message)
+    the input is sorted by age and keeps its order: positions reveal values; use shuffle=True or reorder the rows at
+    random first
+    """
 
 
 class RepeatedReleaseWarning(DpframeWarning):
@@ -283,7 +390,20 @@ class RepeatedReleaseWarning(DpframeWarning):
 
 
 class SeededReleaseWarning(DpframeWarning):
-    """Noise was derived from a seed and the data: a guess of both can be confirmed."""
+    """Noise was derived from a seed and the data: a guess of both can be confirmed.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> import dpframe as dpf
+    >>> table = dpf.datasets.make_census(100, columns=["age"])
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     safe = dpf.Sanitizer(1.0, spaces={"age": (0, 120)}, random_state=0).fit_transform(table)
+    >>> print(caught[0].message)
+    noise is derived from random_state and the data: a guess of both can be confirmed; leave random_state out for a
+    release
+    """
 
 
 P = ParamSpec("P")

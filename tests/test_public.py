@@ -1,6 +1,7 @@
 """The public list is sorted, complete and documented."""
 
 import ast
+import doctest
 import importlib
 import inspect
 import re
@@ -74,6 +75,24 @@ def test_documented(name):
         for member, method in vars(value).items():
             if not member.startswith("_") and (inspect.isfunction(method) or isinstance(method, property)):
                 assert (inspect.getdoc(getattr(value, member)) or "").strip(), f"{name}.{member}"
+
+
+def test_every_public_name_and_every_statistic_has_an_example():
+    """With its output, which the doctests of the suite compare."""
+    public = {
+        name: getattr(dpframe, name) for name in PUBLIC if not isinstance(getattr(dpframe, name), types.ModuleType)
+    }
+    statistics = {
+        f"Estimates.{name}": member
+        for name, member in inspect.getmembers(dpframe.Estimates)
+        if not name.startswith("_")
+    }
+    assert len(statistics) > 25
+    examples = {
+        name: doctest.DocTestParser().get_examples(inspect.getdoc(value) or "")
+        for name, value in {**public, **statistics}.items()
+    }
+    assert not [name for name, lines in examples.items() if not any(line.want for line in lines)]
 
 
 @pytest.mark.parametrize("name", LISTED)

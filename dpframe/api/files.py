@@ -43,6 +43,16 @@ def attach(table: Any, plan: Plan | ReleaseInfo) -> Any:
         If the table cannot carry a plan, or ``plan`` is not one.
     NotSanitizedError
         If the table has none of the plan's columns.
+
+    Examples
+    --------
+    >>> import dpframe as dpf
+    >>> frame = dpf.datasets.make_census(1_000, columns=["age"])
+    >>> safe = dpf.sanitize(frame, epsilon=1, spaces={"age": (18, 95)})
+    >>> lost = safe[["age"]].copy()
+    >>> lost.attrs = {}
+    >>> dpf.attach(lost, safe.dp.release).dp.mean("age").equals(safe.dp.mean("age"))
+    True
     """
     if not isinstance(plan, Plan | ReleaseInfo):
         raise ParameterError("plan must be a Plan or a ReleaseInfo; Plan.read(path) reads one from a file")

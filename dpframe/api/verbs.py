@@ -362,6 +362,18 @@ def sanitize_parquet(
     ------
     ParameterError, ColumnError, FileError, AlreadySanitizedError, BudgetExceeded, LedgerError
         As `sanitize`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import dpframe as dpf
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     dpf.datasets.make_census(1_000, columns=["age"]).to_parquet(f"{folder}/in.parquet")
+    ...     info = sanitize_parquet(
+    ...         f"{folder}/in.parquet", f"{folder}/safe.parquet", epsilon=1, spaces={"age": (18, 95)}
+    ...     )
+    >>> info.n, info.plan.names
+    (1000, ('age',))
     """
     if target is None:
         raise ParameterError("target must be the path of a file to write; sanitize(source) returns a table")
@@ -383,6 +395,18 @@ def read_parquet(path: str | Path, columns: list[str] | None = None) -> pd.DataF
     ------
     FileError, ColumnError, NotSanitizedError
         As `read`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import dpframe as dpf
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     frame = dpf.datasets.make_census(1_000, columns=["age"])
+    ...     dpf.sanitize(frame, f"{folder}/safe.parquet", epsilon=1, spaces={"age": (18, 95)}).n
+    ...     safe = read_parquet(f"{folder}/safe.parquet")
+    1000
+    >>> safe.shape
+    (1000, 1)
     """
     return read(path, columns)
 

@@ -13,6 +13,7 @@ _JSON_FORMS = {
     "(FROM, TO)": '{"lower": "FROM", "upper": "TO"}',
     "[CATEGORY, …]": '["CATEGORY", …]',
     "Subset([ITEM, …])": '{"space": "subset", "items": ["ITEM", …]}',
+    "Nullable(…)": '{"space": "nullable", "inner": …}',
     "Vector(SIZE, BOUND)": '{"space": "vector", "size": SIZE, "bound": BOUND}',
 }
 """Placeholders of spaces, as JSON."""
@@ -35,20 +36,20 @@ _REPLACEMENTS: list[tuple[str, Replacement]] = [
         r"dpframe estimate RELEASE mean-curve \2 \1 --drop \2",
     ),
     (
-        r"sanitise it first, or, if it was released and lost.*attach\(table, plan\)",
+        r"sanitise it first, or, if it was released, read its file with dpframe\.read\(path\)",
         "make one with dpframe sanitize, or, if it is one in CSV, put its .dpframe.json next to it",
     ),
     (r"\bpass spaces=\{(.*)\} \(Nullable\(…\) around a space keeps nulls\)", _to_spaces_file),
-    (r"declare its space, spaces=\{('[^']*'): …\}", r"declare the space of \1 in --spaces FILE"),
-    (r"\bdeclare spaces=\{(.*)\}(?=,? (?:convert text|or raise))", _to_spaces_file),
+    (r"\bspaces=\{('[^']*'): …\} keeps one", r"the space of \1 in --spaces FILE keeps one"),
+    (r"\bdeclare spaces=\{(?!…)(.*?)\}(?= in the next release|, or |:|\n|$)", _to_spaces_file),
     (
         r"convert text that writes dates \(pd\.to_datetime\), numbers, "
         r"or several items \(\.str\.findall\(\"\[\^;\]\+\"\)\)",
         "give bounds to text that writes dates or numbers, as 2024-01-31 and 54.2 (--space COLUMN=LOWER,UPPER), a "
         "Parquet file with lists for several items in a cell",
     ),
-    (r"as the tuple \(0, 120\) or (\{[^}]*\}, and categories as) Categorical\(\[0, 1\]\) or", r"as \1"),
     (r"\bspaces=(\{…\}|(?=\)))", "--spaces FILE"),
+    (r"\bpass spaces=draft\.confirm\(\)", "write reviewed: true in the file"),
     (r"\bspaces=draft\.confirm\(\)", "reviewed: true in the file"),
     (r"\bspaces=plan\b", "--plan FILE"),
     (r"\bshuffle=False\b", "--no-shuffle"),
@@ -66,7 +67,7 @@ _REPLACEMENTS: list[tuple[str, Replacement]] = [
         lambda m: " ".join(f"--{m[1]} {name}" for name in re.findall(r"'([^']*)'", m[2])),
     ),
     (r"\bdeclare Subset\(\[ITEM, …\]\)", 'declare {"space": "subset", "items": ["ITEM", …]}'),
-    (r"\bdeclare \((-?\d+\.0), (-?\d+\.0)\)(?= if)", r"declare --space COLUMN=\1,\2"),
+    (r"\bdeclare \((-?\d+\.0), (-?\d+\.0)\)(?= for)", r"declare --space COLUMN=\1,\2"),
     (r"\bInteger\((-?\d+), (-?\d+)\)", r'{"space": "integer", "lower": \1, "upper": \2}'),
     (r"\bdeclare Nullable\(…\)", 'declare {"space": "nullable", "inner": …}'),
     (r"\bCategorical\(\[…\], other=…\)", '{"categories": […], "other": "other"}'),
@@ -78,10 +79,11 @@ _REPLACEMENTS: list[tuple[str, Replacement]] = [
     # Only after "e.g." are epsilon= and delta= to be typed; elsewhere they state a size.
     (r"(?<=e\.g\. )(epsilon|delta)=([\d.e-]+)( or )\1=([\d.e-]+)", r"--\1 \2\3--\1 \4"),
     (r"(?<=e\.g\. )(epsilon|delta)=([\d.e-]+)", r"--\1 \2"),
+    (r"\bpass (delta)=([\d.e-]+)", r"pass --\1 \2"),
     (r"\bprivacy_id=(?=\s|$)", "--privacy-id"),
     (
         r"\b(infer|infer_share|measure_share|local_epsilon|max_epsilon|max_items|nulls|contributions|privacy_id|sample|"
-        r"allocation|numbers|ordinals|sets|dataset|accounting|by|bins|method|target|confidence_level|published|"
+        r"allocation|numbers|ordinals|sets|dataset|part|accounting|by|bins|method|target|confidence_level|published|"
         r"q)=(['\"]?)([^\s,;'\")]+)\2",
         lambda m: f"--{m[1].replace('_', '-')} {m[3]}",
     ),

@@ -72,6 +72,22 @@ class CountEstimates(VectorEstimates):
         ------
         ParameterError
             For a column that is not randomised, or of too many values.
+
+        Examples
+        --------
+        >>> import dpframe as dpf
+        >>> frame = dpf.datasets.make_census(2_000, columns=["sex", "education"])
+        >>> spaces = {"sex": ["F", "M"], "education": list(dpf.datasets.EDUCATION)}
+        >>> safe = dpf.sanitize(frame, epsilon=8, delta=0, spaces=spaces, key=bytes(32))
+        >>> dpf.Estimates(safe).value_counts("education").round()
+                    estimate  std_error  lower  upper
+        education
+        vocational     599.0        9.0  581.0  617.0
+        secondary      581.0        9.0  563.0  599.0
+        primary        281.0        8.0  265.0  296.0
+        bachelor       275.0        8.0  260.0  290.0
+        master         191.0        7.0  176.0  205.0
+        none            74.0        7.0   61.0   87.0
         """
         check_flags(normalize=normalize, sort=sort, ascending=ascending, dropna=dropna)
         axes = self._axes([column], {column: bins} if isinstance(column, str) and bins is not None else {})
@@ -134,6 +150,22 @@ class CountEstimates(VectorEstimates):
         Returns
         -------
         DataFrame indexed by the columns' values, with ``estimate, std_error, lower, upper``.
+
+        Examples
+        --------
+        >>> import dpframe as dpf
+        >>> frame = dpf.datasets.make_census(2_000, columns=["sex", "education"])
+        >>> spaces = {"sex": ["F", "M"], "education": list(dpf.datasets.EDUCATION)}
+        >>> safe = dpf.sanitize(frame, epsilon=8, delta=0, spaces=spaces, key=bytes(32))
+        >>> dpf.Estimates(safe).joint(["sex", "education"], given="sex").loc["F"].round(2)
+                    estimate  std_error  lower  upper
+        education
+        none            0.04       0.00   0.03   0.05
+        primary         0.14       0.01   0.13   0.15
+        secondary       0.29       0.01   0.28   0.31
+        vocational      0.29       0.01   0.27   0.30
+        bachelor        0.15       0.01   0.14   0.17
+        master          0.09       0.01   0.08   0.10
         """
         check_flags(normalize=normalize, dropna=dropna)
         columns, given_columns = column_names(columns, "columns"), column_names(given, "given")
@@ -292,6 +324,22 @@ class CountEstimates(VectorEstimates):
         Returns
         -------
         DataFrame whose columns have an outer level ``estimate, std_error, lower, upper``.
+
+        Examples
+        --------
+        >>> import dpframe as dpf
+        >>> frame = dpf.datasets.make_census(2_000, columns=["sex", "education"])
+        >>> spaces = {"sex": ["F", "M"], "education": list(dpf.datasets.EDUCATION)}
+        >>> safe = dpf.sanitize(frame, epsilon=8, delta=0, spaces=spaces, key=bytes(32))
+        >>> dpf.Estimates(safe).crosstab("education", "sex")["estimate"].round()
+        sex             F      M
+        education
+        none         42.0   32.0
+        primary     145.0  135.0
+        secondary   308.0  273.0
+        vocational  302.0  297.0
+        bachelor    161.0  114.0
+        master       90.0  100.0
         """
         given_axes: dict[Any, tuple[int, ...]] = {False: (), True: (), "all": (), "index": (0,), "columns": (1,)}
         if not isinstance(normalize, bool | str) or normalize not in given_axes:
@@ -507,6 +555,20 @@ class CountEstimates(VectorEstimates):
         Returns
         -------
         DataFrame whose columns have an outer level ``estimate, std_error, lower, upper``.
+
+        Examples
+        --------
+        >>> import dpframe as dpf
+        >>> frame = dpf.datasets.make_census(5_000, columns=["hobbies"])
+        >>> space = dpf.Subset(dpf.datasets.HOBBIES, max_size=4)
+        >>> safe = dpf.sanitize(frame, epsilon=8, delta=1e-6, spaces={"hobbies": space}, key=bytes(32))
+        >>> pairs = dpf.Estimates(safe).cooccurrence("hobbies", list(dpf.datasets.HOBBIES[:3]))
+        >>> pairs["estimate"].round(-1)
+        hobbies         watching films  reading  cooking
+        hobbies
+        watching films          1830.0    510.0    360.0
+        reading                  510.0   1440.0    290.0
+        cooking                  360.0    290.0   1000.0
         """
         check_flags(normalize=normalize)
         if not is_one_of(method, ["auto", "inverse"]):
@@ -597,6 +659,21 @@ class CountEstimates(VectorEstimates):
         Returns
         -------
         DataFrame indexed by size with ``estimate, std_error, lower, upper``.
+
+        Examples
+        --------
+        >>> import dpframe as dpf
+        >>> frame = dpf.datasets.make_census(5_000, columns=["hobbies"])
+        >>> space = dpf.Subset(dpf.datasets.HOBBIES, max_size=4)
+        >>> safe = dpf.sanitize(frame, epsilon=8, delta=1e-6, spaces={"hobbies": space}, key=bytes(32))
+        >>> dpf.Estimates(safe).set_sizes("hobbies").round(-1)
+              estimate  std_error   lower   upper
+        size
+        0        410.0        0.0   400.0   420.0
+        1        840.0        0.0   840.0   850.0
+        2       1180.0        0.0  1180.0  1190.0
+        3       1120.0        0.0  1120.0  1130.0
+        4       1450.0        0.0  1440.0  1460.0
         """
         check_flags(normalize=normalize)
         sampling = self._source.sampling(target)
@@ -623,6 +700,15 @@ class CountEstimates(VectorEstimates):
         the upper bound from its counts.
 
         Raises `ParameterError` if nulls count as values of the column.
+
+        Examples
+        --------
+        >>> import pandas as pd, dpframe as dpf
+        >>> frame = pd.DataFrame({"visits": [None, 1, 2, 3] * 500})
+        >>> spaces = {"visits": dpf.Nullable(dpf.Integer(0, 9))}
+        >>> safe = dpf.sanitize(frame, epsilon=4, spaces=spaces, key=bytes(32))
+        >>> dpf.Estimates(safe).null_rate("visits").round(2).to_dict()
+        {'estimate': 0.25, 'std_error': 0.0, 'lower': 0.25, 'upper': 0.25}
         """
         sampling = self._source.sampling(target)
         source_column = self._source.column(column)

@@ -140,11 +140,29 @@ class Estimates(CountEstimates, FunctionEstimates):
         ------
         ParameterError
             If matplotlib is not installed, or for more than two columns.
+
+        Examples
+        --------
+        >>> import dpframe as dpf
+        >>> frame = dpf.datasets.make_census(2_000, columns=["age"])
+        >>> safe = dpf.sanitize(frame, epsilon=8, delta=0, spaces={"age": (0, 120)}, key=bytes(32))
+        >>> axes = dpf.Estimates(safe).plot("age")
+        >>> axes.get_ylabel()
+        'rows (estimate, interval)'
         """
         return draw(self, columns, ax, options)
 
     def median(self, column: str, *, target: str = "table") -> pd.Series[Any]:
-        """Return the median of a numeric column (pandas' ``median``): its `quantile` at one half."""
+        """Return the median of a numeric column (pandas' ``median``): its `quantile` at one half.
+
+        Examples
+        --------
+        >>> import dpframe as dpf
+        >>> frame = dpf.datasets.make_census(2_000, columns=["age"])
+        >>> safe = dpf.sanitize(frame, epsilon=8, delta=0, spaces={"age": (0, 120)}, key=bytes(32))
+        >>> dpf.Estimates(safe).median("age").round().to_dict()
+        {'estimate': 57.0, 'std_error': 5.0, 'lower': 42.0, 'upper': 62.0}
+        """
         quantile = self.quantile(column, 0.5, target=target)
         assert isinstance(quantile, pd.Series)
         return quantile
@@ -225,6 +243,18 @@ class Estimates(CountEstimates, FunctionEstimates):
         ------
         ParameterError
             Always; the message names a statistic to ask for instead.
+
+        Examples
+        --------
+        >>> import dpframe as dpf
+        >>> frame = dpf.datasets.make_census(2_000, columns=["age"])
+        >>> safe = dpf.sanitize(frame, epsilon=8, delta=0, spaces={"age": (0, 120)}, key=bytes(32))
+        >>> try:
+        ...     dpf.Estimates(safe).nunique("age")
+        ... except dpf.ParameterError as error:
+        ...     print(error)
+        nunique of column 'age' cannot be estimated: noise hides whether one row holds a value or none; value_counts
+        gives the share of every value of its space
         """
         self._source.column(column)
         raise ParameterError(
@@ -288,7 +318,16 @@ class Estimates(CountEstimates, FunctionEstimates):
         return f"<Estimates of a release of {rows} rows: {', '.join(self.plan.names)}>"
 
     def verify(self) -> bool:
-        """Return whether the rows are, cell by cell, those released, in any order; see also `dpframe.verify`."""
+        """Return whether the rows are, cell by cell, those released, in any order; see also `dpframe.verify`.
+
+        Examples
+        --------
+        >>> import dpframe as dpf
+        >>> frame = dpf.datasets.make_census(2_000, columns=["age"])
+        >>> safe = dpf.sanitize(frame, epsilon=8, delta=0, spaces={"age": (0, 120)}, key=bytes(32))
+        >>> dpf.Estimates(safe).verify()
+        True
+        """
         return self._source.verify()
 
     def synthesize(

@@ -632,6 +632,18 @@ class NumberEstimates(VectorEstimates):
             Give densities per unit instead of counts.
         target
             See the class.
+
+        Examples
+        --------
+        >>> import dpframe as dpf
+        >>> frame = dpf.datasets.make_census(2_000, columns=["age"])
+        >>> safe = dpf.sanitize(frame, epsilon=8, delta=0, spaces={"age": (0, 120)}, key=bytes(32))
+        >>> dpf.Estimates(safe).histogram("age", bins=[0, 30, 60, 90])["estimate"].round(-2)
+        age
+        [0.0, 30.0)     400.0
+        [30.0, 60.0)    900.0
+        [60.0, 90.0)    700.0
+        Name: estimate, dtype: float64
         """
         sampling = self._source.sampling(target)
         axis = self._axis(column, 10 if bins is None else bins)

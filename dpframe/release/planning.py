@@ -391,7 +391,7 @@ def _drop_identifiers(columns: Sequence[Field], options: dict[str, Any], quiet: 
         )
         raise ColumnError(
             f"looks like an identifier, which no noise makes useful{others_text}: no column is left to release; "
-            f"declare a space, e.g. spaces={{{identifier_names[0]!r}: (LOWER, UPPER)}}",
+            f"declare spaces={{{identifier_names[0]!r}: (LOWER, UPPER)}}",
             column=identifier_names[0],
         )
     options["drop"] = (*options["drop"], *identifier_names)

@@ -582,7 +582,7 @@ def test_refusals_say_what_to_write(files, run):
         (("sanitize", files / "in.parquet", out, "--epsilon", "abc"), "see dpframe sanitize --help"),
         (
             ("estimate", files / "in.parquet", "mean", "age"),
-            "carries no release plan; make one with dpframe sanitize, or",
+            "no release plan; make one with dpframe sanitize, or",
         ),
         (("estimate", out, "mean", "aeg"), "did you mean 'age'?"),
         (

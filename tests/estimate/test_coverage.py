@@ -73,7 +73,7 @@ def truths(table):
     return dict(zip(names, [*cells, *((np.asarray(v), np.ones(len(v), bool)) for v in scalars)], strict=True))
 
 
-@pytest.mark.filterwarnings("ignore:noise hides the spread")
+@pytest.mark.filterwarnings("ignore:correlations are NaN")
 @pytest.mark.parametrize("target", ["table", "population"])
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0])
 def test_intervals_cover(epsilon, target, table, spaces):

@@ -363,7 +363,7 @@ def test_planted_groups_are_covered_or_hidden_and_named(planted):
     found = []
     for release in range(4):
         asked = dpf.Estimates(dpf.sanitize(planted, epsilon=1, spaces=spaces, key=key(release + 1)))
-        with pytest.warns(InferenceWarning, match=r"noise hides \d+ of 15 groups") as caught:
+        with pytest.warns(InferenceWarning, match=r"\d+ of 15 means") as caught:
             means = asked.mean("value", by="site")
         assert len(caught) == 1
         assert (means["lower"] >= 0).all()

@@ -280,7 +280,7 @@ def test_a_table_without_rows_says_that_it_knows_nothing(recwarn):
     frame = pd.DataFrame({"age": np.zeros(0), "word": np.zeros(0, dtype=str)})
     assert list(dpf.sanitize(frame, epsilon=1.0, key=KEY).columns) == ["age", "word"]
     (text,) = said(recwarn)
-    assert text.startswith("the table has no rows, so that nothing is known of the spaces of age, word")
+    assert text.startswith("the table has no rows, so that the plan's spaces of age, word")
     dpf.sanitize(frame, epsilon=1.0, spaces={"age": (0, 99), "word": ["a", "b"]}, key=KEY)
     (text,) = said(recwarn)
     assert text.startswith("the table has no rows: the release is empty")
