@@ -494,7 +494,7 @@ def test_sorted_input_with_its_order_kept(face: str, tmp_path: Path) -> None:
     plan = plan_for({"x": (0, 100)}, shuffle=False)
     ascending = pa.table({"x": list(range(60))})
     mixed = ascending.take(pa.array(np.random.default_rng(0).permutation(60)))
-    with pytest.warns(OrderLeakWarning, match="the input is sorted by x and keeps its order"):
+    with pytest.warns(OrderLeakWarning, match=r"the input is sorted.*keeps its order"):
         FACES[face](ascending, plan, tmp_path)
     with warnings.catch_warnings(action="error"):
         FACES[face](mixed, plan, tmp_path)

@@ -181,7 +181,7 @@ def _new(column: pd.Series[Any], entries: list[Any]) -> list[Any]:
 
 def test_leak_an_entry_that_is_refused_is_told_by_the_first_row_that_has_it() -> None:
     column = pd.Series(pd.Categorical([3, 1, None, "x", 2, "y", "x"], categories=["unused", "y", "x", 3, 2, 1]))
-    with pytest.raises(ColumnError, match=r"^column 'x' at row position 3: is no number, and Integer"):
+    with pytest.raises(ColumnError, match=r"^column 'x' at row.*3:.*number, and Integer"):
         codes_in(pd.DataFrame({"x": column}), "x", dpf.Nullable(dpf.Integer(0, 9)))
     with pytest.raises(ColumnError, match=r"^column 'x' at row position 2: is null"):
         codes_in(pd.DataFrame({"x": column[:3]}), "x", dpf.Integer(0, 9))

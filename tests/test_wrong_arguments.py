@@ -147,19 +147,16 @@ def test_values_that_no_file_holds_are_not_shown(values: list[Any], tmp_path: An
     frame = pd.DataFrame({"x": pd.Series(values, dtype=object)})
     with pytest.raises(
         DpframeError,
-        match=r"^column 'x' cannot be stored as Parquet; "
-        r"convert it, if it is sparse with \.sparse\.to_dense\(\), or drop it$",
+        match=r"^column 'x' cannot be.*\.sparse\.to_dense\(\), or drop it$",
     ):
         dpf.write(frame, tmp_path / "out.parquet")
 
 
 def test_a_transformer_shows_no_value_and_no_second_line() -> None:
     model = dpf.Sanitizer(2, 1e-6, spaces=SPACES)
-    with pytest.raises(
-        dpf.ParameterError, match=r"^X is an array with text; pass a DataFrame, each of whose columns has"
-    ):
+    with pytest.raises(dpf.ParameterError, match=r"^X is an array.*whose columns has"):
         model.fit(FRAME.to_numpy())
-    with pytest.raises(dpf.ParameterError, match=r"^X has a column name twice; names must be unique$"):
+    with pytest.raises(dpf.ParameterError, match=r"^X has a column.*must be unique$"):
         model.fit(pd.concat([FRAME, FRAME], axis=1))
 
 

@@ -249,7 +249,7 @@ def _ball_step(noise: BallNoise, shift: int, slack: float) -> Step:
     z = math.sqrt(2 * math.log(4 * d / tail)) + 1 + shift / s
     relative_error = d * (z * z + 1) / (10 * noise.sigma2) * (1 + 1e-9)
     if z > s / 10 or relative_error > _MAX_NORMAL_ERROR:
-        raise ParameterError("noise on vectors is so small that its law is not near the normal one; raise the noise")
+        raise ParameterError("noise on vectors is too small for a nearly normal law; raise the noise")
     mu, beta = shift / s * (1 + 4 * FLOAT_ROUNDING), d * float(Fraction(noise.distance)) * (1 + FLOAT_ROUNDING)
 
     return _prove_step(_near_normal(mu, 1 + 1.01 * relative_error, 2.01 * relative_error, tail, beta), slack)
@@ -259,9 +259,7 @@ def _prove_step(profiles: Profiles, slack: float) -> Step:
     """Return the least step that lies above a profile."""
     proved = cover_many(profiles, Step(1.0, slack), _MU_SEARCH_TOLERANCE, _MAX_LATTICE_NODES)
     if not math.isfinite(proved.ratio):
-        raise ParameterError(
-            "the slack is too small for this noise: its tables' distance from the ideal law exceeds it; raise delta"
-        )
+        raise ParameterError("slack is smaller than the tables' distance from the ideal law; raise delta")
     return proved.step
 
 

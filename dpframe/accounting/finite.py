@@ -127,7 +127,7 @@ def tight(
     0.0
     """
     if epsilon is not None and delta is not None:
-        raise ParameterError("epsilon and delta are given; give one, for the other at it")
+        raise ParameterError("epsilon and delta are both given; give one, and the other is computed")
     rows = _exact_rows(matrix)
     # One common denominator turns exact fractions into integers over a total.
     total = math.lcm(*(p.denominator for row in rows for p in row))

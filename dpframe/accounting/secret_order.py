@@ -65,7 +65,7 @@ def _round_outward(exact: Decimal | Fraction, towards: float) -> float:
 
 def _check_sizes(m: int, n: int) -> Fraction:
     if check_whole(m, "m", of="rows") > check_whole(n, "n", of="rows"):
-        raise ParameterError("m, the rows sampled, must be at most n, the rows there are")
+        raise ParameterError("m, the number of sampled rows, must be at most n, the number of rows")
     return Fraction(m, n)
 
 
@@ -223,7 +223,7 @@ class ShuffledRows:
         check_whole(self.n, "n", of="rows")
         check_whole(self.contributions, "contributions", of="rows per person")
         if self.sample is not None and check_whole(self.sample, "sample", of="rows") > self.n:
-            raise ParameterError("sample must be at most n, the rows there are")
+            raise ParameterError("sample must be at most n, the number of rows")
 
     @property
     def shuffled_rows(self) -> int:

@@ -17,8 +17,8 @@ from typing import Any
 from dpframe.errors import ParameterError
 
 _EXAMPLE = (
-    'unit must be "row", "10 rows" (as many as one person may own) or "person:COLUMN", e.g. "person:patient", each '
-    'with "add_remove " before it where rows are added or removed'
+    'unit must be "row", "10 rows" (the most rows of one person) or "person:COLUMN", e.g. "person:patient", with '
+    '"add_remove " in front if rows are added or removed'
 )
 _PERSON = "person:"
 _ADDED = "add_remove "

@@ -95,9 +95,8 @@ class TargetPlans:
         if checked_request.plan is None:
             unknown_columns = [name for name in checked_request.names if name not in checked_request.spaces]
             raise ParameterError(
-                f"target needs the spaces of all columns, and those of {name_list(unknown_columns)} are not known: "
-                "declare "
-                "spaces={…}, or take them from a plan that found them, spaces=plan"
+                f"target needs the spaces of all columns, also of {name_list(unknown_columns)}; declare "
+                f"spaces={{{unknown_columns[0]!r}: …}}"
             )
         promise = promise_of(largest_epsilon, delta, table.n, quiet=True)
         wish = wish_of(checked(options) | {"n": table.n}, promise)

@@ -201,7 +201,10 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                 "plan shuffles rows, which must line up with a pipeline's targets; make it with shuffle=False"
             )
         if request.plan is not None and request.plan.sample is not None:
-            raise ParameterError("plan releases a sample of the rows, but a pipeline's targets are all there")
+            raise ParameterError(
+                "plan releases a sample of the rows, but a pipeline has targets of all rows; make "
+                "the plan without sample"
+            )
         budget = _StepBudget(account, step=self, labels=_row_labels(table, X), mark=mark)
         self.plan_ = run_release_job(frame, request, budget, lambda _, ready: ready.plan)
         self._names = frame.names

@@ -78,8 +78,8 @@ class Process(BallChannel, GaussianMechanism):
         self._check_budget(self.epsilon, self.delta)
         if (self.ball.last - self.ball.radius) / 2 < _LEAST_REACH_SIGMAS * math.sqrt(self.table.sigma2):
             raise ParameterError(
-                f"room={self.ball.room} is too little for gaussian noise on vectors at so small an epsilon: values "
-                "would end at the grid's ends; leave room out, and a plan finds it"
+                f"room={self.room} is too small for gaussian noise on vectors at this epsilon; leave room out, and "
+                "the plan chooses it"
             )
 
     @classmethod

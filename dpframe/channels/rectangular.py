@@ -45,7 +45,7 @@ class RectangularMatrix:
             if not is_valid or sum(law) != WORD:
                 raise ParameterError(
                     "table must have one whole weight per output, which sum to 2**64; "
-                    f"the law at position {position} has not, see RectangularMatrix.of"
+                    f"the law at position {position} does not; use RectangularMatrix.of"
                 )
 
     @classmethod

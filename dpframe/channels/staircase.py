@@ -209,7 +209,7 @@ class Staircase(Mechanism):
             errors = _mean_errors(self.span, widths, min(self.epsilon, MAX_DECIMAL_EPSILON), self.nullable)
             return int(widths[np.flatnonzero(errors <= errors.min() * _MAX_ERROR_RATIO)[0]])
         if self.span % width and (self.span - 1) % width:
-            raise ParameterError(f"width must divide {self.span} or {self.span - 1}, or no estimate could be had")
+            raise ParameterError(f"width must divide {self.span} or {self.span - 1}, so that estimates are possible")
         return width
 
     @classmethod

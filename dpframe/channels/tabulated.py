@@ -95,7 +95,7 @@ class Tabulated(WrittenLaws, Mechanism):
             if not is_valid or sum(law) != WORD:
                 raise ParameterError(
                     f"table must have one {kind} weight per output, which sum to 2**64; "
-                    f"the law at position {position} has not"
+                    f"the law at position {position} does not"
                 )
         object.__setattr__(self, "table", rows)
         object.__setattr__(self, "size", len(self.table))
@@ -107,10 +107,7 @@ class Tabulated(WrittenLaws, Mechanism):
                 f"{self.loss.epsilon(self.delta):.9g} at that delta; calibrate it anew"
             )
         if not condition(self._matrix) < MOST_CONDITION:
-            raise ParameterError(
-                "table is singular, or so nearly that no estimate could be had of a release; "
-                "use a larger epsilon or another mechanism"
-            )
+            raise ParameterError("table is singular, or nearly, so that estimates are impossible; use a larger epsilon")
 
     @property
     def laws(self) -> Weights:
@@ -300,9 +297,7 @@ class Matrix(Tabulated):
             )
         table = law_weights(rows)
         if not condition(rows.T) < MOST_CONDITION:
-            raise ParameterError(
-                "matrix is singular, or nearly: no estimate could be had of a release; give another one"
-            )
+            raise ParameterError("matrix is singular, or nearly, so that estimates are impossible; give another one")
         loss = FiniteLoss(table, WORD).epsilon(check_delta(delta))
         if math.isinf(loss):
             refuse_zeros(table)

@@ -50,7 +50,7 @@ def exponential(
     ------
     ParameterError
         For more than 256 values, a utility that is not finite or of another shape, weights that are not positive, or an
-        ε or a utility from which no estimate could be had.
+        ε or a utility that makes estimates impossible.
 
     Examples
     --------
@@ -87,8 +87,8 @@ def exponential(
         if matrix is not None:
             return Matrix(matrix.table, epsilon, delta)
     raise ParameterError(
-        "utility gives a channel that is singular, or nearly, at this epsilon: no estimate could be had of a release; "
-        "raise epsilon, or give another utility"
+        "utility gives a channel that is singular, or nearly, at this epsilon, so that estimates are impossible; "
+        "raise epsilon"
     )
 
 
@@ -109,7 +109,7 @@ def _scores(space: Space, utility: Utility | npt.ArrayLike) -> FloatArray:
     if scores.shape != (space.size, space.size):
         raise ParameterError(f"utility must have a row and a column for each of the {space.size} values of the space")
     if not np.isfinite(scores).all():
-        raise ParameterError("utility must be finite for every value and every one to release")
+        raise ParameterError("utility must be finite for every pair of a value and a released value")
     return scores
 
 

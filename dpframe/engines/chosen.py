@@ -141,5 +141,5 @@ def check_places(by_id: bool) -> None:
     # A repeated row needs a second address, which is the position after its own.
     if by_id:
         raise ParameterError(
-            "privacy_id needs places, which rows by id have not; write the table to Parquet first, or leave id out"
+            "privacy_id needs positions of rows, which rows with id= lack; write the table to Parquet first"
         )

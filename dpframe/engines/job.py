@@ -159,11 +159,13 @@ def check_plan_fits(table: EngineTable, plan: Plan) -> None:
     if table.text is None:
         check_columns([name for name in table.names if name != plan.privacy_id], plan)
     if plan.keeps_index:
-        raise ParameterError("an engine keeps no index; make the plan with shuffle=True, or for another table")
+        raise ParameterError("an engine keeps no index; make the plan with shuffle=True")
     if table.by_id and plan.sample is not None:
-        raise ParameterError("sample needs places, which rows by id have not; write the table to Parquet first")
+        raise ParameterError(
+            "sample needs positions of rows, which rows with id= lack; write the table to Parquet first"
+        )
     if table.by_id and not plan.shuffle:
-        raise ParameterError("shuffle=False keeps an order, which rows by id have not; write it to Parquet first")
+        raise ParameterError("shuffle=False keeps an order, which rows with id= lack; write the table to Parquet first")
 
 
 @dataclass(frozen=True)

@@ -62,9 +62,7 @@ T = TypeVar("T")
 PYTHON = "PYSPARK_PYTHON"
 """Environment variable with the path of the Python that workers run."""
 
-NEEDS_JAVA = (
-    "which Spark needs, of version 17 or 21: apt-get install openjdk-17-jre-headless, or set JAVA_HOME to where one is"
-)
+NEEDS_JAVA = "and Spark needs version 17 or 21; apt-get install openjdk-17-jre-headless, or set JAVA_HOME"
 
 
 @dataclass(frozen=True)

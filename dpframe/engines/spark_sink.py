@@ -87,7 +87,7 @@ class ReleaseWriter(DataSourceArrowWriter):
         info: ReleaseInfo = read_info(self.text)
         if sum(file.rows for file in files) != info.n:
             self.abort(messages)
-            raise FileError("the frame has not the rows of its release; write the release itself, as it was returned")
+            raise FileError("the frame differs from its release; write the release itself, as it was returned")
         publish(Path(self.folder), Path(self.target), files)
 
     def abort(self, messages: list[Any]) -> None:

@@ -81,9 +81,7 @@ Pieces = Iterator[tuple[Frame, Rows]]
 SCATTER_ROWS = 1 << 18
 """Rows that are divided into buckets at a time (limit of memory)."""
 
-CHANGED = (
-    "the table is not what it was when its release was prepared: its rows or partitions changed since; release it anew"
-)
+CHANGED = "the table's rows or partitions changed after its release was prepared; release it anew"
 
 
 def compact_rows(rows: U64) -> Rows:
@@ -314,7 +312,7 @@ class Work:
         # Only rows with equal high words, which are rare, can have one address.
         equal_words = np.flatnonzero(high_words[1:] == high_words[:-1])
         if bool((words[order[equal_words], 0] == words[order[equal_words + 1], 0]).any()):
-            raise FileError("two rows of the table have one address, and would have one noise; release it by id=")
+            raise FileError("two rows of the table share an address and would share noise; pass id=")
         return taken(joined([rows.batch for rows in opened_parts]), order)
 
 

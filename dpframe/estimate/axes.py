@@ -476,8 +476,8 @@ def _codes_of_bounds(column: Column, bounds: list[Any]) -> npt.NDArray[np.int64]
         clipped = np.clip(numbers, space.lower, space.upper)
         if ((np.diff(clipped) > 0) & (np.diff(codes) == 0)).any():
             raise ParameterError(
-                f"bins of column {column.name!r} are closer together than its values, which are {space.step:.6g} "
-                "apart; take bounds farther apart, or declare a finer grid in another release"
+                f"bins of column {column.name!r} are closer together than its values; take bounds at least "
+                f"{space.step:.6g} apart"
             )
     # Bounds beyond the space share its outer codes, so that only the inner codes must differ.
     inner = codes[(codes > 0) & (codes < space.size)]

@@ -152,7 +152,7 @@ class Inferred:
 
     def __post_init__(self) -> None:
         if any(one.earlier for one in self.earlier):
-            raise PlanError("inferences that are earlier than others are one list; name each in it once")
+            raise PlanError("earlier inferences must be one list that names each once")
         # Least squares needs nested cells: every round divides the cells before.
         finest: dict[tuple[str, str], Measured] = {}
         for histogram in self.measured:
@@ -242,11 +242,11 @@ class Inferred:
             raise PlanError("the rows of an inference must be a whole number, at least 0")
         earlier = data.get("earlier", [])
         if not isinstance(earlier, list) or any(isinstance(one, Mapping) and "earlier" in one for one in earlier):
-            raise PlanError("inferences that are earlier than others are one list; name each in it once")
+            raise PlanError("earlier inferences must be one list that names each once")
         try:
             unit = None if data.get("unit") is None else Unit.of(data["unit"])
         except ParameterError as error:
-            raise PlanError(f"the unit of an inference is none: {error}") from None
+            raise PlanError(f"the unit of an inference is invalid: {error}") from None
         return cls(
             Budget(data["epsilon"], data["delta"]),
             tuple(columns),

@@ -181,9 +181,8 @@ class KeyedJob:
         """Raise `FileError` unless the rows that were drawn have the keyed digest that the job's key is bound to."""
         if not self._record.fits(_binding_function(self._binding, lambda _: digest)):
             raise FileError(
-                "the input changed after the digest that the job's key is bound to, and nothing was written; put it "
-                "back and repeat the job, or give its key up: "
-                f"{_remedy_text(self.ledger, self.dataset, self._record.name)}"
+                "the input changed while the job ran, and nothing was written; put the earlier input back and "
+                f"repeat the job, or give its key up: {_remedy_text(self.ledger, self.dataset, self._record.name)}"
             )
 
     @property
@@ -351,8 +350,8 @@ def check_not_interrupted(ledger: Ledger, dataset: str, name: str) -> None:
     pending_jobs = [job for job in pending(ledger) if (job.dataset, job.name) == (dataset, name)]
     if any(ledger.find(job.release_id) is not None for job in pending_jobs):
         raise LedgerError(
-            f"an interrupted run of {name_list([name])} has paid, and would not fit what is inferred anew at a further "
-            f"cost: pass the plan that it ran with, or {_remedy_text(ledger, dataset, name)}"
+            f"an interrupted run of {name_list([name])} has paid, and another inference would not fit it; pass the "
+            f"plan of that run, or {_remedy_text(ledger, dataset, name)}"
         )
 
 

@@ -180,7 +180,7 @@ def _connect(file: Path, timeout: float) -> sqlite3.Connection:
     # The log goes by the file's name: two names would have two logs.
     if file.stat().st_nlink > 1:
         raise LedgerError(
-            f"{file} has another name, a hard link, and what is spent by either may not be seen by the other; remove "
+            f"{file} has a second name, a hard link, and spends under one name may not show under the other; remove "
             "one of the names"
         )
     if os.path.ismount(file):

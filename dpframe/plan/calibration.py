@@ -350,11 +350,8 @@ def likely_units(units: tuple[Randomised, ...], terms: AccountingContext) -> tup
     return tuple(_make_units([unit.remade for unit in units], shares, guess))
 
 
-_CENTRAL_MESSAGE = "epsilon is too small for what is spent centrally; raise it, or declare spaces"
-_READY_MESSAGE = (
-    "epsilon is too small for the mechanisms that are given ready; raise it, or spend less elsewhere (infer_share, "
-    "measure_share)"
-)
+_CENTRAL_MESSAGE = "epsilon is too small for inference and measured tables; raise it, or declare spaces"
+_READY_MESSAGE = "epsilon is too small for the mechanisms that are given ready; raise epsilon, or lower measure_share"
 
 
 _RESERVE_SHARE = 1e-3

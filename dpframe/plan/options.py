@@ -300,8 +300,8 @@ def check_names(given: Iterable[str]) -> None:
     for name in given:
         if name == "neighbours":
             raise ParameterError(
-                "neighbours is for Queries: a release shows how many rows there are, so that its epsilon is for one "
-                "replaced row; leave neighbours out"
+                "neighbours is for Queries: a release shows its number of rows, so that one row is replaced; leave "
+                "neighbours out"
             )
         if name not in decide:
             suggestion = did_you_mean(name, decide)

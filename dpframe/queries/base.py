@@ -316,8 +316,8 @@ def _promise(budget: Any, epsilon: Any, delta: Any, n: int | None) -> Budget:
         epsilon, delta = epsilon.epsilon, epsilon.delta
     if n is None and delta is None:
         raise ParameterError(
-            'delta is needed with neighbours="add_remove": its default is of the number of rows, which is a secret; '
-            "e.g. delta=1e-6, or 0"
+            'delta is needed with neighbours="add_remove", as its default would reveal the number of rows; pass '
+            "delta=1e-6"
         )
     promise = promise_of(epsilon, delta, n or 1)
     if n is not None and n > 1 and promise.delta > 1 / n:

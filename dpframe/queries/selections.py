@@ -251,8 +251,7 @@ def _check_utility(utility: Utility, rows: pd.DataFrame, candidates: Sequence[An
         ) from error
     if None in scores:
         raise ParameterError(
-            "utility must return a finite number for every candidate, of any rows within the spaces, and of none where "
-            "rows are added or removed"
+            "utility must return a finite number for every candidate and any rows within the spaces, also for no rows"
         )
 
 

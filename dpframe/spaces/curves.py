@@ -114,15 +114,15 @@ def leading_basis(gram: Floats, rank: int) -> tuple[Floats, Floats]:
         max_rank = int((values >= _MIN_RELATIVE_EIGENVALUE * values[0]).sum())
         raise ParameterError(f"rank={rank} is more than the kernel has on this grid; take at most {max_rank}")
     if rank < len(values) and values[rank - 1] - values[rank] < _MIN_RELATIVE_GAP * values[rank - 1]:
-        raise ParameterError(f"rank={rank} parts functions of one weight in the kernel; take {rank - 1} or {rank + 1}")
+        raise ParameterError(
+            f"rank={rank} splits functions of equal weight in the kernel; take {rank - 1} or {rank + 1}"
+        )
     scale, leading_vectors = np.sqrt(values[:rank]), vectors[:, :rank]
     places = (np.arange(len(gram)) + 0.5) / len(gram)
     cosines = np.cos(np.pi * np.outer(places, np.arange(rank)))
     left_vectors, angles, right_vectors = np.linalg.svd(leading_vectors.T @ (cosines / np.linalg.norm(cosines, axis=0)))
     if angles.min() < _MIN_ANGLE_COSINE:
-        raise ParameterError(
-            f"rank={rank} functions of this kernel have no basis that is safe to name; change rank by 1"
-        )
+        raise ParameterError(f"rank={rank} functions of this kernel have no stable basis; change rank by 1")
     rotation = left_vectors @ right_vectors
     return leading_vectors * scale @ rotation, rotation.T @ (leading_vectors / scale).T
 

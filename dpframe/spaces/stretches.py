@@ -56,8 +56,8 @@ def code_of(space: Space, value: Any, what: str) -> int:
     low, high = _codes(space, [value, value], what)
     if low != high:
         raise ParameterError(
-            f"{what} names a value that is not in its space: beyond its bounds, or between "
-            "its steps; name one of it, or a range (low, high)"
+            f"{what} names a value that is not in its space: beyond its bounds, or between its steps; name a range "
+            "(low, high)"
         )
     return low
 

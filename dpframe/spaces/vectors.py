@@ -43,7 +43,7 @@ _NORM_TOLERANCE_FACTOR = 1 + 1e-9
 _FLOATS = "efd"
 """Letters of float dtypes that are Python's float, or widen to it."""
 
-_NOT_NUMBERS = "holds what is no list of numbers, and its space holds nothing else; pass lists or arrays of floats"
+_NOT_NUMBERS = "holds a value that is no list of numbers; pass lists or arrays of floats"
 _NAN = "holds a NaN or null within a list; fill it, or make the whole list null and declare Nullable(…)"
 _INFINITE = "holds an infinity within a list; fill it, or pass nulls='impute' to clip it"
 

@@ -122,8 +122,7 @@ def check_columns(names: Sequence[str], plan: Plan) -> None:
     for name in plan_columns:
         if name not in names:
             raise ColumnError(
-                "is in the plan but not in the table; mend the table if it should have it, or make the plan from this "
-                "table",
+                "is in the plan but not in the table; make the plan from this table",
                 column=name,
             )
     for name in names:
@@ -145,8 +144,8 @@ def check_released_types(table: Table, plan: Plan) -> None:
                 plan[field.name].released.check_type(output_type(field.type))
         except ColumnError:
             raise ColumnError(
-                f"has type {field.type}, which cannot hold the values beyond its bounds that gaussian noise releases; "
-                "convert the column to a wider type, or use laplace or square_wave",
+                f"has type {field.type}, too narrow for gaussian noise, which releases values beyond the bounds; "
+                "convert the column to a wider type",
                 column=field.name,
             ) from None
 

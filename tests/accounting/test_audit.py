@@ -212,7 +212,7 @@ def test_refusals() -> None:
         return np.zeros(n)
 
     for n in (99, 1e5, True):
-        with pytest.raises(ParameterError, match="n must be a whole number of runs, at least 100"):
+        with pytest.raises(ParameterError, match=r"n must be a.*at least 100"):
             audit(zeros, zeros, n)
     for confidence in (0, 1, 1.5, math.nan):
         with pytest.raises(ParameterError, match=r"confidence must lie in \(0, 1\), e.g. confidence=0.999"):
@@ -220,5 +220,5 @@ def test_refusals() -> None:
     with pytest.raises(ParameterError, match="delta must lie in"):
         audit(zeros, zeros, 100, delta=1)
     for wrong in (lambda n: np.zeros(n + 1), lambda n: 0, lambda n: np.zeros((n, 2, 2))):
-        with pytest.raises(ParameterError, match=r"sampler_b must return 100 outputs, an array of shape"):
+        with pytest.raises(ParameterError, match=r"sampler_b must return 100.*array of shape"):
             audit(zeros, wrong, 100)

@@ -216,7 +216,7 @@ def test_best_sample_follows_the_theorem():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: sampled(1.0, 0.0, 3, 2), "m, the rows sampled, must be at most n"),
+        (lambda: sampled(1.0, 0.0, 3, 2), "m, the number of sampled rows, must be at most n"),
         (lambda: sampled(0.0, 0.0, 1, 2), "epsilon_1 must be finite and above 0"),
         (lambda: sampled(1.0, 1.0, 1, 2), r"delta_1 must lie in \[0, 1\)"),
         (lambda: unsampled(1.0, 0.0, 0, 2), "m must be a whole number of rows, at least 1"),

@@ -259,9 +259,9 @@ def test_example_2_takes_924_checks() -> None:
 
 def test_what_sufficient_sets_refuse() -> None:
     for neighbours in ([(0, 2)], [(0,)], [0, 1], [(0, 1.0)]):
-        with pytest.raises(ParameterError, match="neighbours must be pairs of positions of rows, from 0 to 1"):
+        with pytest.raises(ParameterError, match=r"neighbours must be pairs.*0 to 1"):
             finite.sufficient_sets([[0.5, 0.5], [0.5, 0.5]], neighbours=neighbours)
-    with pytest.raises(ParameterError, match="rows of probabilities that sum to 1; the one at position 1 does not"):
+    with pytest.raises(ParameterError, match=r"rows of probabilities that.*1;.*1 does not"):
         finite.sufficient_sets([[0.5, 0.5], [0.5, 0.4]])
     with pytest.raises(ParameterError, match="matrix must have a row for each input"):
         finite.sufficient_sets([[0.5, 0.5], [1.0]])

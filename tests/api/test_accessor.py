@@ -60,7 +60,7 @@ def test_shuffle_moves_whole_rows():
 
 def test_passthrough_and_drop(census):
     frame = census.assign(id=[f"id{i}" for i in range(len(census))], note=[[1, 2]] * len(census))
-    with pytest.warns(dpf.errors.PrivacyLeakWarning, match="^passthrough: id looks like an identifier and is copied"):
+    with pytest.warns(dpf.errors.PrivacyLeakWarning, match=r"^passthrough: id looks like.*and is copied"):
         safe = frame[["id", "sex", "note", "age"]].dp.sanitize(
             epsilon=1, spaces={"sex": ["F", "M"]}, passthrough=["id", "note"], drop=["age"], key=KEY
         )
@@ -71,7 +71,7 @@ def test_passthrough_and_drop(census):
 
 
 def test_releases_that_say_nothing_warn(census):
-    with pytest.warns(dpf.InferenceWarning, match="^no column is left to release; check the input"):
+    with pytest.warns(dpf.InferenceWarning, match=r"^no column is left.*check the input"):
         assert pd.DataFrame(index=range(3)).dp.sanitize(epsilon=1).shape == (3, 0)
     with pytest.warns(dpf.InferenceWarning, match="^epsilon=1e-09 needs noise of about 1e.09 rows"):
         census[["sex"]].dp.sanitize(epsilon=1e-9, spaces={"sex": ["F", "M"]})
@@ -225,7 +225,7 @@ def test_tiny_frames(n, census, census_spaces):
 def test_a_sorted_input_with_its_order_kept_warns_the_curator_only():
     frame = pd.DataFrame({"age": np.arange(100), "sex": ["F", "M"] * 50})
     spaces = {"age": (0, 120), "sex": ["F", "M"]}
-    with pytest.warns(dpf.OrderLeakWarning, match="the input is sorted by age and keeps its order"):
+    with pytest.warns(dpf.OrderLeakWarning, match=r"the input is sorted.*keeps its order"):
         safe = frame.dp.sanitize(epsilon=1, spaces=spaces, shuffle=False)
     assert "sorted" not in safe.attrs["dpframe"]
     frame.dp.sanitize(epsilon=1, spaces=spaces)
@@ -290,9 +290,7 @@ MISNAMED = [
 
 @pytest.mark.parametrize("call", MISNAMED)
 def test_a_misspelt_option_is_named_with_the_one_meant(call):
-    with pytest.raises(
-        dpf.ParameterError, match=r"^epsilons is no option of a plan; did you mean 'epsilon'.* options are"
-    ):
+    with pytest.raises(dpf.ParameterError, match=r"^epsilons is no option.*you mean 'epsilon'.*options are"):
         call(pd.DataFrame({"a": [1, 2]}))
 
 

@@ -131,7 +131,7 @@ def test_what_stops_a_release_is_said():
         TABLE.dp.sanitize(plan=PLAN).dp.check(PLAN)
     with pytest.raises(dpf.ParameterError, match="plan must be a Plan"):
         TABLE.dp.check(PLAN.to_json())
-    with pytest.raises(dpf.ColumnError, match="'ill': is in the plan but not in the table"):
+    with pytest.raises(dpf.ColumnError, match=r"'ill': is in the.*in the table"):
         TABLE.drop(columns="ill").dp.check(PLAN)
 
 

@@ -154,7 +154,7 @@ class TestSameAsInMemory:
         out = convert(root, tmp_path / "out.parquet", plan=plan, batch_rows=999)
         assert out.to_pylist() == dpf.sanitize(whole, plan=plan, key=KEY).to_pylist()
         plan = plan_of(whole, shuffle=False)
-        with pytest.warns(dpf.OrderLeakWarning, match="the input is partitioned by sex and keeps its order"):
+        with pytest.warns(dpf.OrderLeakWarning, match=r"the input is partitioned.*keeps its order"):
             out = convert(root, tmp_path / "out.parquet", plan=plan, batch_rows=999)
         with pytest.warns(dpf.OrderLeakWarning, match="sorted by sex"):
             assert out.to_pylist() == dpf.sanitize(whole, plan=plan, key=KEY).to_pylist()
@@ -504,7 +504,7 @@ class TestOutput:
             (tmp_path / "in" / f"sex={sex}").mkdir(parents=True)
             pq.write_table(pa.table({"a": [True, False]}), tmp_path / "in" / f"sex={sex}" / "0.parquet")
         options = {"spaces": {"a": dpf.Nullable(dpf.Boolean())}, "drop": ["sex"]}
-        with pytest.warns(dpf.OrderLeakWarning, match="the input is partitioned by sex and keeps its order"):
+        with pytest.warns(dpf.OrderLeakWarning, match=r"the input is partitioned.*keeps its order"):
             dpf.sanitize_parquet(tmp_path / "in", tmp_path / "out.parquet", 1.0, shuffle=False, **options)
         dpf.sanitize_parquet(tmp_path / "in", tmp_path / "out.parquet", 1.0, **options)
 
@@ -638,7 +638,7 @@ class TestRefusals:
             tmp_path / "t.parquet",
         )
         frame = dpf.read_parquet(tmp_path / "t.parquet")
-        with pytest.raises(dpf.errors.PlanError, match=r"has schema 99, this version reads up to 3; upgrade dpframe"):
+        with pytest.raises(dpf.errors.PlanError, match=r"has schema 99, this.*3; upgrade dpframe"):
             frame.dp.value_counts("sex")
 
     @pytest.mark.parametrize("batch_rows", [0, -1, 1.5, True, "10", None])
@@ -663,7 +663,7 @@ class TestRefusals:
         plan = plan_of(people())
         pq.write_table(people().drop(["sex"]), tmp_path / "less.parquet")
         text = refused(tmp_path, tmp_path / "less.parquet", target, dpf.ColumnError, plan=plan)
-        remedy = "mend the table if it should have it, or make the plan from this table"
+        remedy = "in the plan but not in the table; make the plan"
         assert text == f"column 'sex': is in the plan but not in the table; {remedy}"
         pq.write_table(people().append_column("more", [range(N)]), tmp_path / "more.parquet")
         text = refused(tmp_path, tmp_path / "more.parquet", target, dpf.ColumnError, plan=plan)

@@ -101,7 +101,7 @@ def test_what_cannot_be_chosen_by_is_refused(name):
 def test_ids_that_name_nobody_are_refused():
     frame = visits([2, 1, 4])
     frame.loc[4, "patient"] = None
-    with pytest.raises(dpf.ColumnError, match="column 'patient' at row position 4: is null, and privacy_id names a"):
+    with pytest.raises(dpf.ColumnError, match=r"column 'patient' at row.*4:.*privacy_id names a"):
         dpf.sanitize(frame, epsilon=1.0, delta=1e-6, spaces=SPACES, privacy_id="patient")
     frame["patient"] = np.linspace(0, 1, len(frame))
     with pytest.raises(dpf.ColumnError, match=r"'patient': has type double, and privacy_id must be.*cast it to text"):
@@ -214,7 +214,7 @@ def test_lists_of_views_are_taken_and_the_id_is_not_dropped_twice():
     table = pa.table({"l": pa.array([["a"], ["b"], []] * 10).cast(pa.list_(pa.string_view())), "patient": range(30)})
     spaces = {"l": dpf.Subset(["a", "b"])}
     assert len(dpf.sanitize(table, epsilon=1.0, spaces=spaces, privacy_id="patient")) == 30
-    with pytest.raises(dpf.ParameterError, match="does not leave by itself; take it out of drop and passthrough"):
+    with pytest.raises(dpf.ParameterError, match=r"does not leave by.*drop and passthrough"):
         dpf.sanitize(table, epsilon=1.0, spaces=spaces, privacy_id="patient", drop=["patient"])
 
 

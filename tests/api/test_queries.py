@@ -169,7 +169,7 @@ def test_shares_add_up_to_the_budget_and_no_further(people, keys, accounting):
     assert (q.left, q.spent, q.remaining) == (0.0, q.spent, type(q.spent)(0.0, 0.0))
     assert q.spent.epsilon == 1.0
     assert len(keys) == 10
-    with pytest.raises(dpf.BudgetExceeded, match=r"share=0 left of their budget, and share=1e-09 was asked"):
+    with pytest.raises(dpf.BudgetExceeded, match=r"share=0 left of their.*share=1e-09 was asked"):
         q.count({"sex": "F"}, share=1e-9)
     assert len(keys) == 10
     # Noise of a tenth: three times that of nine tenths where μ² adds up, nine times where ε does.
@@ -440,7 +440,7 @@ def test_tables_and_budgets_that_are_refused(people, tmp_path):
 def test_vectors_and_tuples_are_refused():
     frame = pd.DataFrame({"v": [[0.5, 0.0], [0.0, 0.5]]})
     q = dpf.Queries(frame, 1.0, delta=0, spaces={"v": dpf.Vector(2, 1.0, "l1")})
-    with pytest.raises(dpf.ParameterError, match="column v holds vectors, which questions do not count"):
+    with pytest.raises(dpf.ParameterError, match=r"column v holds vectors,.*do not count"):
         q.histogram("v", share=0.1)
 
 
@@ -501,7 +501,7 @@ def test_several_rows_a_person_with_delta_added_up():
 
 def test_bounds_too_wide_for_squares_are_refused_before_they_are_paid():
     q = dpf.Queries(pd.DataFrame({"f": [1.0, 2.0]}), 1.0, delta=0, spaces={"f": (0.0, 1e300)})
-    with pytest.raises(dpf.ParameterError, match="bounds too wide to be squared; declare bounds within"):
+    with pytest.raises(dpf.ParameterError, match=r"bounds too wide to.*declare bounds within"):
         q.second_moments(["f"], share=0.5)
     assert q.left == 1
     with pytest.raises(dpf.ParameterError, match="share must lie in"):

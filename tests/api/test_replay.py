@@ -49,11 +49,11 @@ def test_what_cannot_be_audited_is_refused():
         dpf.audit(CENSUS, made.to_json())
     with pytest.raises(dpf.ParameterError, match="edits must be a whole number"):
         dpf.audit(CENSUS, made, runs=0)
-    with pytest.raises(dpf.ParameterError, match="the table has no rows, or the plan randomises no column"):
+    with pytest.raises(dpf.ParameterError, match=r"the table has no.*randomises no column"):
         dpf.audit(CENSUS.head(0), made)
     with pytest.raises(dpf.errors.AlreadySanitizedError, match="audit the plan on the original table"):
         dpf.audit(dpf.sanitize(CENSUS, plan=made), made)
-    with pytest.raises(dpf.ColumnError, match="'income': is in the plan but not in the table"):
+    with pytest.raises(dpf.ColumnError, match=r"'income': is in the.*in the table"):
         dpf.audit(CENSUS.drop(columns="income"), made)
 
 

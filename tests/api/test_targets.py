@@ -140,7 +140,7 @@ def test_refusals_of_targets(given, rule):
 
 
 def test_unknown_spaces_are_refused_before_anything_is_spent():
-    with pytest.raises(ParameterError, match=r"the spaces of all columns, and those of age.*declare spaces"):
+    with pytest.raises(ParameterError, match=r"the spaces of all columns, also of age.*declare spaces"):
         dpf.plan(frame()[["age"]], target={"age": 1.0})
 
 

@@ -228,7 +228,7 @@ def test_the_claim_covers_neighbours_as_far_apart_as_they_may_be():
         assert distance * math.log(p / q) == pytest.approx(mechanism.loss.pure(), rel=1e-12)
     p, q = AsymmetricBitFlip(9, 4, 3.0).shown
     assert (p, 4 * math.log((1 - q) / q)) == (0.5, pytest.approx(3.0, rel=1e-4))
-    with pytest.raises(ParameterError, match="asymmetric_bitflip needs max_size of at most half the items"):
+    with pytest.raises(ParameterError, match=r"asymmetric_bitflip needs max_size of.*half the items"):
         AsymmetricBitFlip(9, 5, 3.0)
     with pytest.raises(ParameterError, match="too small for sets of 9 items"):
         BitFlip(9, None, 1e-18)

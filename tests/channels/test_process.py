@@ -233,7 +233,7 @@ def test_what_cannot_be_had_is_refused_with_the_remedy(people) -> None:
     refused(ParameterError, "vector is for spaces without room; leave room", planned(spaces=roomy, mechanisms={}))
     for room in (0, 3, 8192, True, 2.0):
         refused(ParameterError, "room must be a power of two up to 4096; leave it out", lambda r=room: _vector(r))
-    refused(ParameterError, "room=8 is too little for gaussian noise", lambda: Process(24, 16, "l2", 8, 1.0, 1e-6))
+    refused(ParameterError, "room=8 is too small for gaussian noise", lambda: Process(24, 16, "l2", 8, 1.0, 1e-6))
     refused(ParameterError, "the grid of 16 bits is too coarse", lambda: Process(4_000, 16, "l2", 128, 6.0, 1e-3))
     refused(ParameterError, "too few for 4096 .* room=1024; raise", lambda: Process(4_096, 16, "l2", 1024, 1.0, 1e-6))
     refused(ParameterError, "too long to write out", lambda: Process(24, 16, "l2", 128, 1.0, 1e-6).weights(0))

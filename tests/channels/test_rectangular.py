@@ -88,7 +88,7 @@ def test_what_is_refused():
         ("matrix must be an array of probabilities", lambda: RectangularMatrix.of([["a"]])),
         ("matrix must have rows that sum to 1", lambda: RectangularMatrix.of([[0.5, 0.4, 0.2]])),
         ("table must have 1 to 256 laws, .*; join rare ones", lambda: RectangularMatrix.of(np.full((2, 300), 1 / 300))),
-        ("the law at position 1 has not, see RectangularMatrix.of", lambda: RectangularMatrix([[WORD], [1]])),
+        ("the law at position 1 does not; use RectangularMatrix.of", lambda: RectangularMatrix([[WORD], [1]])),
         ("table must have 1 to 256 laws", lambda: RectangularMatrix([])),
         ("do not distinguish all inputs, .*; use more outputs", lambda: few.surrogate([0, 1, 2])),
         (r"f must have one value per code, shape \(3,\)", lambda: channel.surrogate([0, 1])),

@@ -136,7 +136,7 @@ def test_refusals() -> None:
         "staircase is for at most 1048576 steps, .* use geometric or fewer steps",
         lambda: mechanism_for(Integer(0, 2**21), 1.0, 0.0, "staircase"),
     )
-    refused(ParameterError, "width must divide 12 or 11, or no estimate", lambda: Staircase(12, 1.0, width=5))
+    refused(ParameterError, "width must divide 12 or 11", lambda: Staircase(12, 1.0, width=5))
     refused(ParameterError, "epsilon=1e-18 is too small for a grid", lambda: Staircase(1 << 20, 1e-18))
     refused(
         ParameterError,

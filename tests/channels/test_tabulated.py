@@ -128,17 +128,17 @@ def test_refused_matrices(matrix: Any, text: str) -> None:
         (3, "table must be a list of 1 to 256 laws"),
         ([], "table must be a list of 1 to 256 laws"),
         ([[WORD]] * 257, "table must be a list of 1 to 256 laws"),
-        ([[WORD // 2, WORD // 2], [WORD]], "the law at position 1 has not"),
+        ([[WORD // 2, WORD // 2], [WORD]], "the law at position 1 does not"),
         (
             [[WORD // 2, WORD // 2], [WORD, 0]],
             "table loses more than epsilon=1, delta=0: its loss is inf at that delta",
         ),
-        ([[WORD // 2, WORD // 2], [WORD + 1, -1]], "the law at position 1 has not"),
-        ([[WORD // 2, WORD // 2], [WORD // 2, WORD // 4]], "the law at position 1 has not"),
-        ([[0.5, 0.5], [0.5, 0.5]], "the law at position 0 has not"),
-        (["8000000000000000" * 2, "nonsense" * 4], "the law at position 1 has not"),
-        (["8000000000000000" * 2, "80" * 9], "the law at position 1 has not"),
-        (["8000000000000000" * 2, None], "the law at position 1 has not"),
+        ([[WORD // 2, WORD // 2], [WORD + 1, -1]], "the law at position 1 does not"),
+        ([[WORD // 2, WORD // 2], [WORD // 2, WORD // 4]], "the law at position 1 does not"),
+        ([[0.5, 0.5], [0.5, 0.5]], "the law at position 0 does not"),
+        (["8000000000000000" * 2, "nonsense" * 4], "the law at position 1 does not"),
+        (["8000000000000000" * 2, "80" * 9], "the law at position 1 does not"),
+        (["8000000000000000" * 2, None], "the law at position 1 does not"),
         (["8000000000000000" * 2] * 2, "table is singular"),
     ],
 )
@@ -176,7 +176,7 @@ def test_zeros_are_counted_into_delta(given_rows: list[list[int]]) -> None:
         assert exact_delta(columns, total, mechanism.epsilon * (1 - 1e-9)) > Fraction(delta)
     assert math.isinf(mechanism.loss.epsilon(0.0)) == (escaping > 0)
     assert mechanism_from_json(json.loads(json.dumps(mechanism.to_json()))).table == mechanism.table
-    with pytest.raises(ParameterError, match="table must have one positive integer weight per output"):
+    with pytest.raises(ParameterError, match=r"table must have one.*weight per output"):
         Exponential(((0, WORD), (WORD // 2, WORD // 2)), 1.0, 0.9)
 
 
@@ -450,8 +450,8 @@ def test_calibration_is_deterministic() -> None:
         (lambda: Optimal.calibrate(ranks(5), -1.0, 0.0), "epsilon must be finite and above 0"),
         (lambda: Optimal.calibrate(ranks(5), 1.0, 1.0), "delta must lie in [0, 1)"),
         (lambda: Optimal.calibrate(ranks(5), 1e-25, 0.0), "epsilon=1e-25 is too small for 5 codes"),
-        (lambda: Optimal.calibrate(ranks(5), 1e-12, 0.0), "table is singular, or so nearly that no estimate"),
-        (lambda: Exponential.calibrate(ranks(40), 1e-9, 0.0), "table is singular, or so nearly"),
+        (lambda: Optimal.calibrate(ranks(5), 1e-12, 0.0), "table is singular, or nearly"),
+        (lambda: Exponential.calibrate(ranks(40), 1e-9, 0.0), "table is singular, or nearly"),
         (lambda: Exponential.calibrate(ranks(40), 1e-25, 0.0), "is too small for 40 codes"),
         (
             lambda: Exponential(Matrix.of([[0.75, 0.25], [0.25, 0.75]]).table, 2.0, 0.0, "round"),

@@ -101,9 +101,9 @@ def test_what_is_no_channel_is_refused():
     ):
         with pytest.raises(dpf.ParameterError, match=says):
             finite.tight(bad)
-    with pytest.raises(dpf.ParameterError, match="epsilon and delta are given"):
+    with pytest.raises(dpf.ParameterError, match="epsilon and delta are both given"):
         finite.tight([[1.0]], epsilon=1.0, delta=0.1)
-    with pytest.raises(dpf.ParameterError, match="neighbours must be pairs of positions of rows, from 0 to 1"):
+    with pytest.raises(dpf.ParameterError, match=r"neighbours must be pairs.*0 to 1"):
         finite.tight([[0.5, 0.5], [0.5, 0.5]], neighbours=[(0, 2)])
     assert finite.tight([[1.0, 0.0], [0.0, 1.0]]) == math.inf
     assert finite.tight([[0.2, 0.8]]) == 0.0

@@ -54,7 +54,7 @@ def what_is_refused(spark, safe, table, plan, source, folder):
     raw = spark.read.parquet(str(source))
     with pytest.raises(dpf.ColumnError, match=r"'age' at row position 4321: .*Nullable"):
         engine.sanitize(raw.withColumn("age", sf.expr("if(_metadata.row_index = 2321, null, age)")), plan)
-    with pytest.raises(dpf.FileError, match="has not the rows of its release; write the release itself"):
+    with pytest.raises(dpf.FileError, match="differs from its release; write the release itself"):
         engine.write(safe.limit(10), folder / "short")
     changed = table[: ROWS * 2 // 5].assign(age=20)
     changed.to_parquet(source / "a.parquet", row_group_size=600)

@@ -83,11 +83,11 @@ class TestSameAsPandas:
     def test_kept_orders_that_tell_of_rows(self, flat, plan, tmp_path):
         plan = plan_of(flat, spaces=plan.spaces, shuffle=False)
         rows = flat.sort_values("age", ignore_index=True)
-        with pytest.warns(dpf.OrderLeakWarning, match="the input is sorted by age and keeps its order: positions"):
+        with pytest.warns(dpf.OrderLeakWarning, match=r"the input is sorted.*its order: positions"):
             engine.sanitize(dd.from_pandas(rows, npartitions=4, sort=False), plan)
         (tmp_path / "in" / "sex=F").mkdir(parents=True)
         flat[:100].drop(columns="sex").to_parquet(tmp_path / "in" / "sex=F" / "part.parquet")
-        with pytest.warns(dpf.OrderLeakWarning, match="the input is partitioned by sex and keeps its order"):
+        with pytest.warns(dpf.OrderLeakWarning, match=r"the input is partitioned.*keeps its order"):
             engine.sanitize(tmp_path / "in", plan_of(flat[:100], spaces=plan.spaces, shuffle=False))
 
     def test_columns_passed_through_and_dropped(self, flat):
@@ -213,9 +213,7 @@ class TestObjects:
         }
         with dask.config.set({"dataframe.convert-string": False}):
             frame = dd.from_pandas(table, npartitions=2, sort=False)
-            with pytest.raises(
-                dpf.ColumnError, match="'note': is passed through and holds objects of several"
-            ) as caught:
+            with pytest.raises(dpf.ColumnError, match=r"'note': is passed through.*objects of several") as caught:
                 engine.sanitize(frame, None, target and tmp_path / target, **how)
         assert "Anna" not in "".join(traceback.format_exception(caught.value))
         assert ledger.history("survey").empty
@@ -280,7 +278,7 @@ class TestIds:
 
     def test_what_needs_places(self, known, flat, plan):
         frame = dd.from_pandas(known[[*plan.names, "person"]], npartitions=2)
-        with pytest.raises(dpf.ParameterError, match=r"sample needs places.*to Parquet first"):
+        with pytest.raises(dpf.ParameterError, match=r"sample needs positions.*to Parquet first"):
             engine.sanitize(frame, plan_of(flat, spaces=plan.spaces, sample=900), id="person")
         with pytest.raises(dpf.ParameterError, match=r"id names 'nobody'.*columns are"):
             engine.sanitize(frame, plan, id="nobody")
@@ -342,7 +340,7 @@ class TestPersons:
         with pytest.raises(dpf.ColumnError, match=r"'person' at row position 3456: is null.*drop such rows"):
             engine.sanitize(dd.from_pandas(nobody, npartitions=4, sort=False), plan)
         frame = dd.from_pandas(owned.assign(row=np.arange(ROWS)), npartitions=2, sort=False)
-        with pytest.raises(dpf.ParameterError, match=r"privacy_id needs places.*write the table to Parquet first"):
+        with pytest.raises(dpf.ParameterError, match=r"privacy_id needs positions.*to Parquet first"):
             engine.sanitize(frame, plan, id="row")
 
     def test_an_interrupted_job_is_of_these_persons(self, table, tmp_path):
@@ -357,9 +355,7 @@ class TestPersons:
             with pytest.raises(KeyboardInterrupt):
                 engine.sanitize(source, plan, tmp_path / "out", ledger=ledger, dataset="survey")
         other = write_files(people[1], tmp_path / "other")
-        with pytest.raises(
-            dpf.errors.LedgerError, match=r"the input or the plan changed since the interrupted run.*forget"
-        ):
+        with pytest.raises(dpf.errors.LedgerError, match=r"the input or the.*the interrupted run.*forget"):
             engine.sanitize(other, plan, tmp_path / "out", ledger=ledger, dataset="survey")
         assert engine.sanitize(source, plan, tmp_path / "out", ledger=ledger, dataset="survey").n == ROWS // 2
 
@@ -452,10 +448,10 @@ class TestChanged:
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(job, "write_release", switched)
-            with pytest.raises(dpf.FileError, match=r"the input changed after the digest.*put it back.*forget .*--job"):
+            with pytest.raises(dpf.FileError, match=r"the input changed while.*forget .*--job"):
                 engine.sanitize(frame, plan, tmp_path / "out", **account)
         assert not (tmp_path / "out").exists()
-        with pytest.raises(dpf.errors.LedgerError, match="the input or the plan changed since the interrupted run"):
+        with pytest.raises(dpf.errors.LedgerError, match=r"the input or the.*the interrupted run"):
             engine.sanitize(frame, plan, tmp_path / "out", **account)
         switch.unlink()
         engine.sanitize(frame, plan, tmp_path / "out", **account)
@@ -497,9 +493,7 @@ class TestLedger:
             with pytest.raises(KeyboardInterrupt):
                 engine.sanitize(source, full_plan, target, **account)
         other = write_files(table.assign(age=table["age"].to_numpy()[::-1]), tmp_path / "other")
-        with pytest.raises(
-            dpf.errors.LedgerError, match=r"the input or the plan changed since the interrupted run.*forget"
-        ):
+        with pytest.raises(dpf.errors.LedgerError, match=r"the input or the.*the interrupted run.*forget"):
             engine.sanitize(other, full_plan, target, **account)
         info = engine.sanitize(source, full_plan, target, **account)
         assert info.n == ROWS
@@ -517,9 +511,7 @@ class TestLedger:
                 engine.sanitize(frame, plan, tmp_path / "out", **account)
         safe = engine.sanitize(frame, plan)
         switch.touch()
-        with pytest.raises(
-            dpf.errors.LedgerError, match=r"the input or the plan changed since the interrupted run.*forget"
-        ):
+        with pytest.raises(dpf.errors.LedgerError, match=r"the input or the.*the interrupted run.*forget"):
             engine.sanitize(frame, plan, tmp_path / "out", **account)
         with pytest.raises(dpf.FileError, match="changed since; release it anew"):
             safe.compute()
@@ -589,18 +581,18 @@ class TestRefusals:
 
     def test_a_promise_and_a_plan(self, flat, plan):
         frame = dd.from_pandas(flat, npartitions=2)
-        with pytest.raises(dpf.ParameterError, match="epsilon is already decided by the plan; give one or the other"):
+        with pytest.raises(dpf.ParameterError, match=r"epsilon is already decided.*or the other"):
             engine.sanitize(frame, plan, epsilon=1)
         with pytest.raises(dpf.ParameterError, match=r"give epsilon, e\.g\. epsilon=1\.0, or a plan"):
             engine.sanitize(frame)
-        with pytest.raises(dpf.ParameterError, match="spacs is no option of a plan; did you mean 'spaces'"):
+        with pytest.raises(dpf.ParameterError, match=r"spacs is no option.*you mean 'spaces'"):
             frame.dp.sanitize(1, spacs={})
 
     def test_what_is_no_table(self, flat, plan, tmp_path):
         with pytest.raises(dpf.ParameterError, match=r"DataFrame is no Dask DataFrame.*pass one"):
             engine.sanitize(flat, plan)
         flat.to_csv(tmp_path / "in.csv")
-        with pytest.raises(dpf.FileError, match="is CSV, and engines cannot read parts of it; convert it to Parquet"):
+        with pytest.raises(dpf.FileError, match=r"is CSV, and engines.*it to Parquet"):
             engine.sanitize(tmp_path / "in.csv", plan)
         with pytest.raises(dpf.ParameterError, match="id is for frames"):
             engine.sanitize(tmp_path, plan, id="person")

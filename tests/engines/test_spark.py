@@ -201,9 +201,9 @@ def what_is_refused(spark, safe, source, plan, tmp_path):
     with pytest.raises(dpf.errors.AlreadySanitizedError, match="is a release already"):
         engine.sanitize(tmp_path / "one.parquet", plan)
     for target in (None, tmp_path / "nothing"):
-        with pytest.raises(dpf.ColumnError, match=r"'sex': is in the plan but not in the table; .*make the plan from"):
+        with pytest.raises(dpf.ColumnError, match=r"'sex': is in the.*in the table;.*make the plan from"):
             engine.sanitize(raw.drop("sex"), plan, target)
-    with pytest.raises(dpf.FileError, match=r"nowhere.parquet does not exist, or holds no Parquet files"):
+    with pytest.raises(dpf.FileError, match=r"nowhere.parquet does not exist,.*no Parquet files"):
         engine.sanitize(tmp_path / "nowhere.parquet", plan)
     with pytest.raises(dpf.ParameterError, match="epsilon is already decided by the plan"):
         engine.sanitize(raw, plan, epsilon=1)
@@ -237,7 +237,7 @@ def rows_that_change(spark, source, table, plan, tmp_path):
     cut = ROWS * 2 // 5
     table[:cut].assign(age=table["age"][:cut].to_numpy()[::-1]).to_parquet(source / "a.parquet", row_group_size=600)
     spark.catalog.refreshByPath(str(source))
-    with pytest.raises(pyspark.errors.PySparkException, match="rows or partitions changed since; release it anew"):
+    with pytest.raises(pyspark.errors.PySparkException, match=r"rows or partitions changed.*release it anew"):
         safe.toArrow()
 
 
@@ -246,14 +246,12 @@ def test_a_sink_that_lacks_rows(tmp_path):
     text = ReleaseInfo(plan, 100, "0" * 16).to_json()
     writer = sink.ReleaseWriter(text, str(tmp_path / "out"), "snappy")
     files = (WrittenFile(0, "a.tmp", 60), WrittenFile(1, "b.tmp", 39))
-    with pytest.raises(dpf.FileError, match="has not the rows of its release; write the release itself"):
+    with pytest.raises(dpf.FileError, match="differs from its release; write the release itself"):
         writer.commit([sink.PartMessage(files[:1]), None, sink.PartMessage(files[1:])])
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(
-    ("found", "rule"), [(None, "no Java was found, which"), ("java-8", r"java does not run, which")]
-)
+@pytest.mark.parametrize(("found", "rule"), [(None, "no Java was found, and"), ("java-8", r"java does not run, which")])
 @pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
 def test_without_java(monkeypatch, tmp_path, found, rule):
     monkeypatch.setattr(pyspark.sql.SparkSession, "getActiveSession", lambda: None)
@@ -270,7 +268,7 @@ def test_without_java(monkeypatch, tmp_path, found, rule):
     table.to_parquet(tmp_path / "in.parquet")
     plan = dpf.plan(table, epsilon=1, delta=0, spaces={"age": (0, 120)})
     with pytest.raises(
-        dpf.FileError, match=rf"{rule} Spark needs.*17.*apt-get install openjdk-17-jre-headless.*JAVA_HOME"
+        dpf.FileError, match=rf"{rule} Spark needs version 17.*apt-get install openjdk-17-jre-headless.*JAVA_HOME"
     ):
         engine.sanitize(tmp_path / "in.parquet", plan)
     gc.collect()  # of the Java that did not start pyspark leaves a pipe open

@@ -196,9 +196,9 @@ def test_sources_agree(tmp_path):
 
 def test_refusals():
     e = Estimates(dpf.sanitize(TABLE.assign(id=1), plan=plan_of(SPACES, epsilon=9, passthrough=["id"]), key=KEY))
-    with pytest.raises(dpf.ParameterError, match="column 'id' was passed through unprotected: plain pandas is exact"):
+    with pytest.raises(dpf.ParameterError, match=r"column 'id' was passed.*pandas is exact"):
         e.mean("id")
-    with pytest.raises(dpf.ParameterError, match="column 'height' is not in the release; randomised columns are sex"):
+    with pytest.raises(dpf.ParameterError, match=r"column 'height' is not.*columns are sex"):
         e.value_counts("height")
     with pytest.raises(dpf.ParameterError, match=r"column 'job' holds no numbers; value_counts\('job'\)"):
         e.mean("job")
@@ -337,7 +337,7 @@ def test_whole_numbers_of_few_values_take_the_default_bins(top, nullable):
 def test_more_bins_than_a_listed_column_may_have_are_refused():
     safe = dpf.sanitize(pd.DataFrame({"x": [1, 2]}), epsilon=5, delta=0, spaces={"x": (0, 5)}, key=bytes(32))
     for bins in (0, 5_000, True):
-        with pytest.raises(dpf.ParameterError, match="bins must be from 1 to 6 for column 'x', or bounds"):
+        with pytest.raises(dpf.ParameterError, match=r"bins must be from 1.*6.*'x', or bounds"):
             safe.dp.histogram("x", bins)
 
 

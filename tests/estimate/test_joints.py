@@ -440,9 +440,7 @@ def test_altered_frames_warn():
 def test_columns_may_be_left_out():
     part = SAFE[["sex", "age"]]
     assert part.dp.mean("age")["estimate"] == pytest.approx(SAFE.dp.mean("age")["estimate"])
-    with pytest.raises(
-        dpf.ParameterError, match=r"column 'job' was released, but is not in this table; .* are sex, age"
-    ):
+    with pytest.raises(dpf.ParameterError, match=r"column 'job' was released,.*in this table;.*are sex, age"):
         part.dp.value_counts("job")
     with pytest.raises(dpf.NotSanitizedError, match="has none of the plan's columns"):
         dpf.Estimates(pd.DataFrame({"x": [1]}), PLAN)
@@ -468,7 +466,7 @@ def test_attach():
         dpf.Estimates(bare)
     with pytest.raises(dpf.ParameterError, match=r"attach\(table, info\) gives a ReleaseInfo back"):
         dpf.Estimates(bare, SAFE.dp.release)
-    with pytest.raises(dpf.ParameterError, match="a pyarrow RecordBatch keeps no metadata; pass plan= to Estimates"):
+    with pytest.raises(dpf.ParameterError, match=r"a pyarrow RecordBatch keeps.*plan= to Estimates"):
         dpf.attach(table.to_batches()[0], PLAN)
 
 

@@ -213,7 +213,7 @@ def test_the_step_of_a_ball_lies_above_exact_laws_in_two_dimensions() -> None:
     assert 50 / math.sqrt(s2) <= twice.mu <= 2 * step.mu
     both = noise_step([noise, IntegerNoise(400.0)], 1, 1e-10)
     assert both.mu > math.hypot(step.mu, math.sqrt(2) / 20) * 0.999
-    with pytest.raises(ParameterError, match="noise on vectors is so small"):
+    with pytest.raises(ParameterError, match="noise on vectors is too small"):
         noise_step([BallNoise(25.0, numbers=2, span=5)], 1, 1e-10)
 
 

@@ -148,13 +148,13 @@ def test_the_accessor_draws(safe):
 
 @pytest.mark.parametrize("n_rows", [0, -1, 2.5, True, "5"])
 def test_bad_numbers_of_rows(told, n_rows):
-    with pytest.raises(dpf.ParameterError, match="n_rows must be a whole number of rows, at least 1; leave it out"):
+    with pytest.raises(dpf.ParameterError, match=r"n_rows must be a.*1; leave it out"):
         told.synthesize(n_rows)
 
 
 @pytest.mark.parametrize("seed", [-1, 0.5, True, "x"])
 def test_bad_seeds(told, seed):
-    with pytest.raises(dpf.ParameterError, match="random_state must be a whole number, a numpy Generator or None"):
+    with pytest.raises(dpf.ParameterError, match=r"random_state must be a.*Generator or None"):
         told.synthesize(random_state=seed)
 
 

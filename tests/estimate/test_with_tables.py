@@ -175,7 +175,7 @@ def test_three_columns_hear_the_rows(people):
     assert found.attrs["source"] == "both"
     truth = frame.groupby(["a", "b", "c"]).size().reindex(found.index, fill_value=0) / len(frame)
     assert np.abs(found["estimate"] - truth).sum() < 0.15
-    with pytest.warns(dpf.DpframeWarning, match="a, b, c together; ask the release itself with joint") as caught:
+    with pytest.warns(dpf.DpframeWarning, match=r"a, b, c together;.*itself with joint") as caught:
         told.synthesize(random_state=0)
     assert not any(issubclass(one.category, dpf.errors.AlteredReleaseWarning) for one in caught), "it is whole"
 
@@ -467,7 +467,7 @@ def test_a_count_that_noise_hides_has_the_interval_of_all_that_may_be():
     spaces = {"likes": dpf.Subset(items, max_size=8), "rate": (1, 5), "age": (0, 99), "third": (0, 99)}
     frame["age"], frame["third"] = np.arange(2_000) % 100, np.arange(2_000) * 7 % 100
     safe = dpf.sanitize(frame, epsilon=0.5, spaces=spaces, key=bytes(32))
-    with pytest.warns(dpf.InferenceWarning, match="noise hides how many rows meet the conditions on likes, rate"):
+    with pytest.warns(dpf.InferenceWarning, match=r"noise hides how many.*on likes, rate"):
         found = safe.dp.count({"likes": {"any": ["a"]}, "rate": (4, 5)})
     assert (found["lower"], found["upper"]) == (0.0, 2_000.0)
     assert 0 <= found["estimate"] <= 2_000 < found["std_error"]

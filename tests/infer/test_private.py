@@ -493,13 +493,13 @@ def test_text_and_sets_need_delta():
 
 @pytest.mark.parametrize("name", ["user_id", "e-mail", "Passport"])
 def test_identifiers_are_told_by_their_names(name):
-    with pytest.raises(ColumnError, match="looks like an identifier, which no noise makes useful; pass drop="):
+    with pytest.raises(ColumnError, match=r"looks like an identifier,.*useful; pass drop="):
         infer({name: pa.array([1, 1, 1])})
 
 
 def test_types_without_a_space():
     for column in (pa.array([b"x"]), pa.array([[1]]), pa.array([{"a": 1}]), pa.array([dt.time(1)])):
-        with pytest.raises(ColumnError, match=r"column 'x': has type .*, for which no space is known; pass drop=\[…\]"):
+        with pytest.raises(ColumnError, match=r"column 'x': has type.*, for which no.*known; pass drop=\[…\]"):
             infer({"x": column})
 
 

@@ -444,7 +444,7 @@ def test_objects_whose_code_raises_are_null_or_refused_without_a_word() -> None:
             space.encode([["a"], value])
         assert "swordfish" not in str(caught.value)
         assert caught.value.__context__ is None
-    with pytest.raises(ColumnError, match="its own code fails; convert it to a plain value at row position 0"):
+    with pytest.raises(ColumnError, match=r"its own code fails;.*row position 0"):
         space.encode([FailingList(["a"])])
 
 
@@ -480,5 +480,5 @@ def test_the_advice_for_text_of_several_items_works() -> None:
     )
     with pytest.raises(ColumnError, match=several):
         sets.dp.sanitize(epsilon=1, spaces={"tags": Nullable(Categorical(["a", "b", "c"]))}, measure=None)
-    with pytest.raises(ColumnError, match=r"categories cannot hold; declare Subset\(\[ITEM, …\]\) for sets of items$"):
+    with pytest.raises(ColumnError, match=r"categories cannot hold; declare.*sets of items$"):
         dpf.sanitize(pa.table({"tags": [["a"], ["b"]]}), epsilon=1, spaces={"tags": ["a", "b"]}, measure=None)

@@ -120,7 +120,7 @@ def test_a_repetition_that_does_nothing_keeps_the_key(ledger):
 def test_no_key_before_the_spend(ledger):
     key = interrupted(ledger)
     with job_keys.job(ledger, "survey", JOB, INPUT) as job:
-        with pytest.raises(LedgerError, match="a job has no key before it has spent; call its spend first"):
+        with pytest.raises(LedgerError, match=r"a job has no.*its spend first"):
             _ = job.key
         job.spend(0.25, 0.0)
         assert job.key == key
@@ -193,12 +193,12 @@ def test_the_tag_is_of_dataset_input_and_plan(ledger, keys):
     bound = job_keys.bind(b"input", b"plan")
     key = interrupted(ledger, binding=bound)
     for parts in ((b"inputp", b"lan"), (b"input", b"plan2"), (b"", b"inputplan")):
-        with pytest.raises(LedgerError, match="the input or the plan changed since the interrupted run"):
+        with pytest.raises(LedgerError, match=r"the input or the.*the interrupted run"):
             run(ledger, job_keys.bind(*parts))
     (path,) = keys()
     content = path.read_text()
     path.write_text(json.dumps(json.loads(content) | {"dataset": "survex"}))
-    with pytest.raises(LedgerError, match="the input or the plan changed since the interrupted run"):
+    with pytest.raises(LedgerError, match=r"the input or the.*the interrupted run"):
         run(ledger, bound)
     path.write_text(content)
     assert run(ledger, bound)[0] == key
@@ -213,9 +213,9 @@ def test_a_digest_under_the_jobs_own_key(ledger):
         return hmac.digest(key, table, "sha256")
 
     key = interrupted(ledger, keyed=partial(keyed, b"table"))
-    with pytest.raises(LedgerError, match="the input or the plan changed since the interrupted run"):
+    with pytest.raises(LedgerError, match=r"the input or the.*the interrupted run"):
         run(ledger, keyed=partial(keyed, b"another"))
-    with pytest.raises(LedgerError, match="the input or the plan changed since the interrupted run"):
+    with pytest.raises(LedgerError, match=r"the input or the.*the interrupted run"):
         run(ledger)
     assert run(ledger, keyed=partial(keyed, b"table"))[0] == key
     assert run(ledger, keyed=partial(keyed, b"table"))[0] != key
@@ -223,7 +223,7 @@ def test_a_digest_under_the_jobs_own_key(ledger):
     with job_keys.job(ledger, "survey", JOB, INPUT, keyed=partial(keyed, b"table")) as job:
         job.spend(0.1, 0.0)
         job.check_input(keyed(b"table", job.key))
-        with pytest.raises(FileError, match=r"the input changed after the digest.*put it back.*forget .*--job"):
+        with pytest.raises(FileError, match=r"the input changed while.*forget .*--job"):
             job.check_input(keyed(b"another", job.key))
 
 
@@ -262,7 +262,7 @@ def test_a_newer_key_file_is_refused(ledger, keys):
     interrupted(ledger)
     (path,) = keys()
     path.write_text(json.dumps(json.loads(path.read_text()) | {"schema": 2}))
-    with pytest.raises(LedgerError, match="has schema 2, this version reads up to 1; upgrade dpframe"):
+    with pytest.raises(LedgerError, match=r"has schema 2, this.*1; upgrade dpframe"):
         run(ledger)
 
 
@@ -271,7 +271,7 @@ def test_symbolic_links_are_not_followed(ledger, keys, tmp_path):
     (path,) = keys()
     path.rename(tmp_path / "elsewhere")
     path.symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(LedgerError, match=r"key file .* cannot be used: Too many levels of symbolic links"):
+    with pytest.raises(LedgerError, match=r"key file.*cannot be used: Too.*of symbolic links"):
         run(ledger)
 
 
@@ -313,7 +313,7 @@ def test_a_key_folder_that_is_a_link_is_refused(ledger, tmp_path):
 
 def test_a_file_in_place_of_the_key_folder_is_refused(ledger):
     key_folder(ledger).write_text("")
-    with pytest.raises(LedgerError, match=r"folder .*is a link or no folder: find out who made it, and remove it"):
+    with pytest.raises(LedgerError, match=r"folder.*is a link or.*and remove it"):
         run(ledger)
 
 
@@ -346,9 +346,9 @@ def test_a_key_file_with_another_link_is_refused(ledger, keys, tmp_path):
 def test_a_key_file_that_is_no_file_is_refused(ledger):
     path = key_file(ledger)
     os.mkfifo(path, 0o600)
-    with pytest.raises(LedgerError, match=r"file .*is no regular file.*: find out who made it, and remove it"):
+    with pytest.raises(LedgerError, match=r"file.*is no regular file.*: find out who.*and remove it"):
         run(ledger)
-    with pytest.raises(LedgerError, match=r"file .*is no regular file.*: find out who made it, and remove it"):
+    with pytest.raises(LedgerError, match=r"file.*is no regular file.*: find out who.*and remove it"):
         job_keys.pending(ledger)
 
 
@@ -357,9 +357,9 @@ def test_a_link_in_place_of_a_key_file_is_not_listed(ledger, keys, tmp_path):
     (path,) = keys()
     path.rename(tmp_path / "elsewhere")
     path.symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(LedgerError, match=r"key file .* cannot be used: Too many levels of symbolic links"):
+    with pytest.raises(LedgerError, match=r"key file.*cannot be used: Too.*of symbolic links"):
         job_keys.pending(ledger)
-    with pytest.raises(LedgerError, match=r"key file .* cannot be used: Too many levels of symbolic links"):
+    with pytest.raises(LedgerError, match=r"key file.*cannot be used: Too.*of symbolic links"):
         job_keys.forget(ledger, "survey", JOB)
 
 
@@ -405,7 +405,7 @@ def test_pending_and_forget(ledger, keys):
     (found,) = job_keys.pending(ledger)
     assert (found.dataset, found.name) == ("survey", JOB)
     assert ledger.find(found.release_id) is not None
-    with pytest.raises(LedgerError, match=r"no interrupted job in.parquet of dataset survey; there is: out.parquet"):
+    with pytest.raises(LedgerError, match=r"no interrupted job in.parquet.*there is: out.parquet"):
         job_keys.forget(ledger, "survey", "in.parquet")
     job_keys.forget(ledger, "survey", JOB)
     assert keys() == job_keys.pending(ledger) == []
@@ -551,7 +551,7 @@ def test_digest_of_files(tmp_path, monkeypatch):
     assert digest_files(["a/x", "b/x"]) == before
     two.write_bytes(b"contenT")
     assert digest_files([one, two]) != before
-    with pytest.raises(FileError, match="no cannot be read: No such file or directory"):
+    with pytest.raises(FileError, match=r"no cannot be read:.*file or directory"):
         digest_files(["no"])
 
 

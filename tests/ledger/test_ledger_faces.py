@@ -175,7 +175,7 @@ def test_what_is_refused_costs_nothing(people: pd.DataFrame, source: Path, tmp_p
     ):
         with pytest.raises(ColumnError):
             call(**account(ledger))
-    with pytest.raises(PlanError, match=r"^the plan was made for 400 rows and the table has 100"):
+    with pytest.raises(PlanError, match=r"^the plan was made.*400.*table has 100"):
         dpf.sanitize(people[:100], plan=few, **account(ledger))
     assert spent(ledger) == []
     assert job_keys.pending(ledger) == []
@@ -273,7 +273,7 @@ def test_ledger_and_dataset_go_together(people: pd.DataFrame, source: Path, tmp_
     ]
     for call in calls:
         for kept in ({"ledger": ledger}, {"dataset": "survey"}):
-            with pytest.raises(ParameterError, match=r"^ledger and dataset go together, and part and run with them"):
+            with pytest.raises(ParameterError, match=r"^ledger and dataset go.*run with them"):
                 call(**kept)
         with pytest.raises(
             LedgerError, match=r"^dataset nobody is not in .*, which holds survey; make it with: dpframe"
@@ -284,7 +284,7 @@ def test_ledger_and_dataset_go_together(people: pd.DataFrame, source: Path, tmp_
         with pytest.raises(ParameterError, match=r"^ledger must be the path of a file"):
             call(ledger=3, dataset="survey")
     assert spent(ledger) == []
-    with pytest.raises(ParameterError, match=r"^key and ledger do not go together: under a ledger every job keeps its"):
+    with pytest.raises(ParameterError, match=r"^key and ledger do.*job keeps its"):
         dpf.sanitize_parquet(source, tmp_path / "out.parquet", 0.1, **TWO, **account(ledger), key=bytes(32))
 
 

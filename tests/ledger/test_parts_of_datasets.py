@@ -49,7 +49,7 @@ def test_a_release_of_all_rows_says_nothing_of_parts(ledger: dpf.Ledger) -> None
     info = sanitized(FRAME, ledger, None).dp.release
     assert info.part is None
     assert "part" not in json.loads(info.to_json())
-    with pytest.raises(PlanError, match=r"^the release's metadata is damaged; attach its plan again$"):
+    with pytest.raises(PlanError, match=r"^the release's metadata is.*its plan again$"):
         ReleaseInfo.from_json(json.dumps(json.loads(info.to_json()) | {"part": 3}))
 
 
@@ -60,15 +60,13 @@ def test_one_table_under_one_key_is_one_part(ledger: dpf.Ledger) -> None:
     with (
         pytest.warns(
             RepeatedReleaseWarning,
-            match=r"^the rows of part south were released as part north before.*pass part='north'",
+            match=r"^the rows of part.*part north before.*pass part='north'",
         ),
-        pytest.raises(
-            LedgerError, match=r"^these rows were released under this key as part north, and parts have no row"
-        ),
+        pytest.raises(LedgerError, match=r"^these rows were released.*have no row"),
     ):
         sanitized(FRAME, ledger, "south", key=KEY)
     assert ledger.history("survey")["part"].tolist() == ["north"]
-    with pytest.raises(LedgerError, match=r"^key has drawn the same noise for another table"):
+    with pytest.raises(LedgerError, match=r"^key has drawn the.*for another table"):
         sanitized(ELSEWHERE, ledger, "south", key=KEY)  # rows of one place would have one noise
     sanitized(ELSEWHERE, ledger, "south", key=OTHER)
     assert ledger.history("survey")["part"].tolist() == ["north", "south"]
@@ -91,5 +89,5 @@ def test_one_file_as_two_parts_is_warned_of(ledger: dpf.Ledger, tmp_path: Path) 
     FRAME.to_parquet(tmp_path / "in.parquet")
     north, south = ({"ledger": ledger.account("survey", part), "spaces": SPACES} for part in ("north", "south"))
     dpf.sanitize_parquet(tmp_path / "in.parquet", tmp_path / "1.parquet", 0.5, 1e-7, **north)
-    with pytest.warns(RepeatedReleaseWarning, match=r"^the rows of part south were released as part north before"):
+    with pytest.warns(RepeatedReleaseWarning, match=r"^the rows of part.*part north before"):
         dpf.sanitize_parquet(tmp_path / "in.parquet", tmp_path / "2.parquet", 0.5, 1e-7, **south)

@@ -258,7 +258,7 @@ def test_a_table_that_holds_nothing_takes_no_budget(options: Any, target: str | 
     ledger = dpf.Ledger(tmp_path / "ledger.sqlite")
     ledger.create("survey", 10.0, 1e-3)
     where = () if target is None else (tmp_path / target,)
-    with pytest.raises(ParameterError, match="nothing needs a budget; leave ledger and dataset out"):
+    with pytest.raises(ParameterError, match=r"nothing needs a budget;.*and dataset out"):
         dpf.sanitize(VOID.select(["void"]), *where, **PROMISE, **options, ledger=ledger, dataset="survey")
     assert not len(ledger.history())
     if not options.get("drop"):

@@ -145,7 +145,7 @@ def test_an_interrupted_run_is_no_other(ledger, source, tmp_path):
     target = tmp_path / "out.parquet"
     with pytest.raises(Killed):
         night(ledger, source, target, progress=stop)
-    with pytest.raises(LedgerError, match=r"or another run is named, and its key must not be used again: .*forget"):
+    with pytest.raises(LedgerError, match=r"or another run is.*be used again:.*forget"):
         night(ledger, source, target, run="2026-11-26")
     night(ledger, source, target)
     assert notes(ledger) == ["release, run 2026-11-25"]
@@ -176,7 +176,7 @@ def test_another_plan_is_another_run(ledger, source, tmp_path):
     target = tmp_path / "out.parquet"
     night(ledger, source, target)
     for other in ({"epsilon": 0.3}, {"shuffle": False}, {"spaces": SPACES | {"age": (0, 119)}}):
-        with pytest.raises(LedgerError, match="under another plan, or other options or versions; name another run"):
+        with pytest.raises(LedgerError, match=r"under another plan, or.*name another run"):
             night(ledger, source, target, **other)
     assert len(notes(ledger)) == 1
 

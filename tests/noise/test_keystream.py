@@ -145,5 +145,5 @@ def test_bad_keys(key: object) -> None:
 
 
 def test_unknown_domain() -> None:
-    with pytest.raises(ParameterError, match="domain must be one of noise, order, infer, sample"):
+    with pytest.raises(ParameterError, match=r"domain must be one.*order, infer, sample"):
         Keystream(KEY).column("a", "noises")

@@ -133,7 +133,7 @@ def test_default_delta() -> None:
     assert build_plan(SPACES, epsilon=1.0).delta == 0
     assert [build_plan(SPACES, epsilon=1.0, n=n).delta for n in (0, 1, 100, 10_000)] == [1e-6] * 4
     assert build_plan(SPACES, epsilon=1.0, n=10**6).delta == 1e-9
-    with pytest.warns(dpf.DpframeWarning, match=r"delta=0\.01 is above 1/n, so that whole rows may be revealed"):
+    with pytest.warns(dpf.DpframeWarning, match=r"delta=0\.01 is above 1/n,.*may be revealed"):
         build_plan(SPACES, epsilon=1.0, delta=0.01, n=1_000)
 
 
@@ -436,7 +436,7 @@ def test_replanning_is_planning_anew(options: Mapping[str, Any]) -> None:
     back = found.replan(1_000)
     assert back.local_sum.epsilon == pytest.approx(plan.local_sum.epsilon, rel=1e-4)
     for n in (0, -1, True, 2.5):
-        with pytest.raises(dpf.ParameterError, match="n must be a whole number of rows, at least 1"):
+        with pytest.raises(dpf.ParameterError, match=r"n must be a.*at least 1"):
             plan.replan(n)
 
 
@@ -454,7 +454,7 @@ def test_counts_of_inference_are_of_the_rows_it_measured() -> None:
     for rows in (-1, True, "2000"):
         data = json.loads(smaller.to_json())
         data["inferred"]["rows"] = rows
-        with pytest.raises(dpf.errors.PlanError, match=r"^the rows of an inference must be a whole number"):
+        with pytest.raises(dpf.errors.PlanError, match=r"^the rows of an.*a whole number"):
             Plan.from_json(json.dumps(data))
 
 
@@ -508,9 +508,7 @@ def test_all_rows_need_no_selection() -> None:
 
 def test_more_rows_than_planned_are_drawn_from_too() -> None:
     assert Selection(drawing(5, 10), KEY, 40).mask(0, 40).sum() == 5
-    with pytest.raises(
-        dpf.errors.PlanError, match=r"the plan samples 5 rows and the table has 4; plan\.replan\(4\) fits it"
-    ):
+    with pytest.raises(dpf.errors.PlanError, match=r"the plan samples 5.*4; plan\.replan\(4\) fits it"):
         Selection(drawing(5, 10), KEY, 4)
 
 

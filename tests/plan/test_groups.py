@@ -209,7 +209,7 @@ def test_products_refused():
         with pytest.raises(dpf.errors.PlanError, match="space product has the field spaces"):
             Product.from_json(wrong)
     for call in (lambda: pair.encode([(1, 3)]), lambda: pair.decode([0]), lambda: pair.natural_type):
-        with pytest.raises(dpf.ColumnError, match="Product is for several columns; name these in groups="):
+        with pytest.raises(dpf.ColumnError, match=r"Product is for several.*these in groups="):
             call()
     with pytest.raises(dpf.errors.PlanError, match="unknown space tag"):
         space_from_json(pair.to_json())
@@ -337,9 +337,9 @@ def test_plans_refuse_columns_that_are_not_their_groups():
     with pytest.raises(dpf.errors.PlanError, match="column 'wage' is in two groups"):
         Plan(9, 0, PLAN.columns, groups=(group, group))
     own = Column("sex", PLAN["sex"].space, RandomizedResponse(2, 0.1))
-    with pytest.raises(dpf.errors.PlanError, match="column 'sex' must have the space and the channel of its group"):
+    with pytest.raises(dpf.errors.PlanError, match=r"column 'sex' must have.*of its group"):
         Plan(9, 0, (own, *PLAN.columns[1:]), groups=(group,))
-    with pytest.raises(dpf.errors.PlanError, match="a group must name two or more columns, each once"):
+    with pytest.raises(dpf.errors.PlanError, match=r"a group must name.*columns, each once"):
         Group(("sex", "sex"), Product([1, 2], [1, 2]), GammaDiagonal((2, 2), 1.0))
 
 
@@ -957,5 +957,5 @@ def test_the_model_of_a_release_knows_groups():
 
 
 def test_a_group_has_a_channel_for_tuples_only():
-    with pytest.raises(dpf.errors.PlanError, match="group a × b: the mechanism must be gamma_diagonal"):
+    with pytest.raises(dpf.errors.PlanError, match=r"group a × b:.*must be gamma_diagonal"):
         Group(("a", "b"), Product([1, 2], [1, 2]), RandomizedResponse(4, 1.0))

@@ -274,15 +274,15 @@ def test_what_cannot_be_measured_is_refused(wanted, words):
         Workload(wanted).tables(spaces)
     with pytest.raises(ParameterError, match=words):
         Workload("auto", added=wanted).measures(spaces, PROMISE, None, 10_000, 1)
-    with pytest.warns(DpframeWarning, match="left out, as the inferred spaces do not allow them"):
+    with pytest.warns(DpframeWarning, match=r"left out, as the.*not allow them"):
         assert Workload(wanted).without(spaces).measure is None
-    with pytest.warns(DpframeWarning, match="left out, as the inferred spaces do not allow them"):
+    with pytest.warns(DpframeWarning, match=r"left out, as the.*not allow them"):
         assert Workload("auto", added=wanted).without(spaces).added == ()
 
 
 def test_tables_of_columns_that_were_not_found_are_left_out():
     for wish in (Workload((("sex", "age"), ("sex",))), Workload("auto", added=(("sex", "age"), ("sex",)))):
-        with pytest.warns(DpframeWarning, match="sex × age needs the space of age, which was not found"):
+        with pytest.warns(DpframeWarning, match=r"sex × age needs.*was not found"):
             kept = wish.without({"sex": SPACES["sex"]}, ["age"])
         assert kept in (Workload((("sex",),), paid=True), Workload("auto", added=(("sex",),), paid=True))
 
@@ -329,7 +329,7 @@ def test_json_has_measures_where_there_are_some():
     assert (json.loads(bare.to_json())["schema"], "measures" in bare.to_json()) == (1, False)
     damaged = json.loads(PLAN.to_json())
     damaged["measures"][0]["noise"] = 1
-    with pytest.raises(PlanError, match="every measure has the fields columns, kind, sigma2, and perhaps level, most"):
+    with pytest.raises(PlanError, match=r"every measure has the.*sigma2,.*perhaps level, most"):
         Plan.from_json(json.dumps(damaged))
 
 
@@ -464,7 +464,7 @@ def test_large_promises_have_noise_whose_law_is_exact(epsilon, delta):
 def test_promises_too_small_for_any_noise():
     tiny, wide = Budget(1e-5, 1e-9), {"k": Integer(0, 2**32 - 2)}
     assert Workload("auto").measures(wide, tiny, None, 10_000, 1) == ()
-    with pytest.raises(ParameterError, match="epsilon is too small to measure tables; raise epsilon"):
+    with pytest.raises(ParameterError, match=r"epsilon is too small.*tables; raise epsilon"):
         Workload((("k",),)).measures(wide, tiny, None, 10_000, 1)
     with pytest.warns(DpframeWarning, match="nothing was measured: epsilon is too small"):
         assert Workload((("k",),)).without(wide).measures(wide, tiny, None, 10_000, 1) == ()

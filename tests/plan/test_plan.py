@@ -71,7 +71,7 @@ def test_delta_refused(delta):
 
 @pytest.mark.parametrize("contributions", [0, -1, 1.5, True])
 def test_contributions_refused(contributions):
-    with pytest.raises(dpf.ParameterError, match="contributions must be a whole number of rows per person"):
+    with pytest.raises(dpf.ParameterError, match=r"contributions must be a.*rows per person"):
         plan_of(SPACES, epsilon=1, contributions=contributions)
 
 
@@ -82,7 +82,7 @@ def test_contributions_scale_by_group_privacy():
 
 
 def test_too_small_a_budget_names_the_column():
-    with pytest.raises(dpf.ParameterError, match=r"column 'age': epsilon=.* is too small for a grid of 120 steps"):
+    with pytest.raises(dpf.ParameterError, match=r"column 'age': epsilon=.*is too small for.*of 120 steps"):
         plan_of({"age": (0, 120)}, epsilon=1e-18)
 
 

@@ -331,7 +331,7 @@ def test_rules_that_are_none(make, words):
 
 def test_spaces_that_are_not_declared_are_no_ground_for_rules():
     """Mending comes before inference, and what is not known yet cannot be mended."""
-    with pytest.raises(dpf.ParameterError, match="rules name 'city', which is not a column with a declared space"):
+    with pytest.raises(dpf.ParameterError, match=r"rules name 'city', which.*a declared space"):
         frame(200).dp.sanitize(epsilon=1, spaces={"region": ["N", "S"]}, rules=[RULES[2]])
     sets = dpf.Subset(["a", "b"], 2)
     with pytest.raises(dpf.ParameterError, match="rules name 'tags', which holds sets"):
@@ -362,7 +362,7 @@ def test_split_tables_have_no_rules(tmp_path):
     spaces = {"sex": ["F", "M"], "home": ["own", "let"]}
     run = Parties.make(tmp_path, {"alice": people, "bob": homes}, spaces).run
     ruled = dataclasses.replace(run.plan, rules=[dpf.Implies({"sex": "F"}, {"home": "own"})])
-    with pytest.raises(dpf.errors.PlanError, match="no curator sees the columns of a rule together"):
+    with pytest.raises(dpf.errors.PlanError, match=r"no curator sees the.*a rule together"):
         dataclasses.replace(run, plan=ruled)
 
 

@@ -417,5 +417,5 @@ def test_curves_refuse(arguments, message):
 
 
 def test_a_curve_needs_to_know_the_rows():
-    with pytest.raises(ParameterError, match="does not know how many rows there are to sample from"):
+    with pytest.raises(ParameterError, match=r"does not know how.*to sample from"):
         build_plan({"sex": ["F", "M"]}, epsilon=1.0).sample_curve()

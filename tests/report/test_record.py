@@ -206,7 +206,7 @@ def test_files_that_hold_no_record(released, tmp_path, capsys):
         record.differences(tmp_path / "none.yaml")
     for text in ("tier: 3\n", "[1, 2]", '{"a": 1, "a": 2}', "{", "[" * 100_000):
         (tmp_path / "bad.yaml").write_text(text, encoding="utf-8")
-        with pytest.raises(dpf.FileError, match=r"bad\.yaml.* is not a record in JSON, with each name once"):
+        with pytest.raises(dpf.FileError, match=r"bad\.yaml.*is not a record.*each name once"):
             record.differences(tmp_path / "bad.yaml")
     (tmp_path / "empty.yaml").write_text('{"tier": 3}', encoding="utf-8")
     assert len(record.differences(tmp_path / "empty.yaml")) > 10

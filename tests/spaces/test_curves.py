@@ -92,7 +92,10 @@ def test_json_names_the_kernel() -> None:
         ((HOURS, 1.0, RBF(4.0), 0), "rank must be a whole number of functions, from 1 to 24"),
         ((HOURS, 1.0, RBF(4.0), 25), "rank must be a whole number"),
         ((HOURS, 1.0, RBF(30.0), 20), "rank=20 is more than the kernel has on this grid; take at most"),
-        ((HOURS, 1.0, ExpSineSquared(1.0, 24.0), 2), "rank=2 parts functions of one weight in the kernel; take 1 or 3"),
+        (
+            (HOURS, 1.0, ExpSineSquared(1.0, 24.0), 2),
+            "rank=2 splits functions of equal weight in the kernel; take 1 or 3",
+        ),
         ((HOURS, 1.0, RBF(4.0), 5, 3), "bits must be"),
     ],
 )

@@ -56,7 +56,7 @@ def test_half_a_pair_of_surrogates_is_no_plan():
 @pytest.mark.parametrize("cells", [[None, 1.0], [1.0, "x"], [True, 2.0], [float("nan"), 1.0]])
 def test_edges_of_measured_counts_are_numbers(cells):
     data = {"column": "age", "kind": "intervals", "cells": cells, "counts": [1, 2, 3], "variance": 2.0, "missing": None}
-    with pytest.raises(dpf.errors.PlanError, match="cells of measured counts must be numbers between intervals"):
+    with pytest.raises(dpf.errors.PlanError, match=r"cells of measured counts.*numbers between intervals"):
         Measured.from_json(data)
     good = data | {"cells": [0.0, 1.0]}
     assert json.loads(json.dumps(Measured.from_json(good).to_json())) == good

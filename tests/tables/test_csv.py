@@ -299,7 +299,7 @@ class TestRefusals:
         with pytest.raises(FileError, match="ends as the plan of a release"):
             dpf.sanitize_parquet(tmp_path / "in.csv", tmp_path / "in.csv.dpframe.json", 1)
         sidecar(tmp_path / "o.csv").mkdir()
-        with pytest.raises(FileError, match="is a directory, and the plan goes there; name another"):
+        with pytest.raises(FileError, match=r"is a directory, and.*there; name another"):
             dpf.sanitize_parquet(tmp_path / "in.csv", tmp_path / "o.csv", 1)
 
     def test_what_a_german_excel_writes(self, tmp_path):

@@ -57,9 +57,7 @@ def test_a_time_of_day_needs_no_inference():
 def test_bounds_beyond_the_day_are_refused():
     table = pa.table({"x": pa.array(TIMES, pa.time32("s"))})
     for bounds in ((dt.timedelta(0), dt.timedelta(hours=25)), (dt.timedelta(hours=-1), dt.timedelta(hours=5))):
-        with pytest.raises(
-            dpf.ColumnError, match="'x': holds times of day, and its bounds reach beyond a day; declare"
-        ):
+        with pytest.raises(dpf.ColumnError, match=r"'x': holds times of.*a day; declare"):
             dpf.plan(table, 1.0, spaces={"x": bounds})
 
 

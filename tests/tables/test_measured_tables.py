@@ -158,7 +158,7 @@ CHANGES = {
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_tables_not_of_this_release_are_refused(change, tmp_path):
     text = tampered(change)
-    with pytest.raises(PlanError, match="measured tables are not those of this release: their digest is another"):
+    with pytest.raises(PlanError, match=r"measured tables are not.*digest is another"):
         ReleaseInfo.from_json(text)
     path = tmp_path / "safe.parquet"
     dpf.write(SAFE, path)
@@ -297,7 +297,7 @@ def test_a_column_named_auto_is_named_in_a_tuple():
 def test_a_column_that_was_not_found_has_no_added_table():
     """Texts that are all different are not found by inference, whatever its noise."""
     raw = frame().assign(note=[f"{i} words" for i in range(N)])
-    with pytest.warns(DpframeWarning, match="sex × note needs the space of note, which was not found"):
+    with pytest.warns(DpframeWarning, match=r"sex × note needs.*was not found"):
         safe = dpf.sanitize(raw, epsilon=1.0, measure=["auto", ("sex", "note"), ("sex", "home")], key=KEY)
     assert {t.measure.columns for t in safe.dp.release.tables} >= {("sex", "home"), ("sex", "age")}
     assert "note" not in {name for t in safe.dp.release.tables for name in t.measure.columns}
@@ -440,7 +440,7 @@ def test_a_forecast_of_numbers_is_in_bins():
 def test_measures_are_not_added_by_hand_to_inference_in_known_order():
     raw = frame().rename(columns={"sex": "by hand"})
     plan = dpf.plan(raw, 1.0, 1e-6, shuffle=False, infer_share=0.2)
-    with pytest.raises(ParameterError, match="measures with inference that is composed need a secret order"):
+    with pytest.raises(ParameterError, match=r"measures with inference that.*a secret order"):
         replace(plan, measures=(Measure("one_way", ("home",), 1e6),))
 
 

@@ -220,9 +220,7 @@ class TestLedger:
             with pytest.raises(KeyboardInterrupt):
                 dpf.sanitize_parquet(stream(frame, 10, 20), out, plan=plan, **account)
         for other in (frame.with_columns(age=pl.col("age").reverse()), frame.with_columns(person=pl.col("person") + 1)):
-            with pytest.raises(
-                dpf.errors.LedgerError, match=r"the input or the plan changed since the interrupted run.*forget"
-            ):
+            with pytest.raises(dpf.errors.LedgerError, match=r"the input or the.*the interrupted run.*forget"):
                 dpf.sanitize_parquet(other.lazy(), out, plan=plan, **account)
         dpf.sanitize_parquet(stream(frame, 2_000), out, plan=plan, **account)
         assert len(account["ledger"].history("survey")) == 1
@@ -251,16 +249,14 @@ class TestRefusals:
 
         whole = frame.to_arrow(compat_level=pl.CompatLevel.oldest())
         reader = pa.RecordBatchReader.from_batches(whole.schema, broken())
-        with pytest.raises(
-            dpf.FileError, match="the stream broke off while its rows were read; make it anew"
-        ) as caught:
+        with pytest.raises(dpf.FileError, match=r"the stream broke off.*make it anew") as caught:
             dpf.sanitize_parquet(reader, tmp_path / "out.parquet", plan=plan)
         assert "37" not in str(caught.value)
         assert caught.value.__context__ is None
         assert not list(tmp_path.iterdir())
 
     def test_what_is_no_stream(self, frame, plan, tmp_path):
-        with pytest.raises(dpf.ParameterError, match="a Parquet source is a path: of a file, a directory or"):
+        with pytest.raises(dpf.ParameterError, match=r"a Parquet source is.*a directory or"):
             dpf.sanitize_parquet(7, tmp_path / "out.parquet", plan=plan)
         with pytest.raises(dpf.ParameterError, match="is no stream of rows; pass a table"):
             dpf.sanitize_parquet(frame["age"], tmp_path / "out.parquet", plan=plan)

@@ -486,12 +486,12 @@ def test_descriptions_that_cannot_be_read(released: Path, edit: Callable[[str], 
 
 
 def test_what_is_no_release_is_bad_input(released: Path) -> None:
-    with pytest.raises(dpf.NotSanitizedError, match="carries no release plan: there is nothing to verify"):
+    with pytest.raises(dpf.NotSanitizedError, match=r"carries no release plan:.*nothing to verify"):
         dpf.verify(rewrite(released, text=lambda _: None))
     with pytest.raises(dpf.FileError, match="does not exist"):
         dpf.verify(released.parent / "nothing.parquet")
     (released.parent / "rows.csv").write_text("age\n20\n")
-    with pytest.raises(dpf.NotSanitizedError, match=r"nothing to verify; if it is one, put its \.dpframe\.json next"):
+    with pytest.raises(dpf.NotSanitizedError, match=r"nothing to verify; if.*its \.dpframe\.json next"):
         dpf.verify(released.parent / "rows.csv")
     for edit in (
         lambda text: json.dumps(json.loads(text) | {"schema": 99}),
@@ -539,7 +539,7 @@ def test_a_name_that_is_no_text_beside_groups_is_one_line(name: Any, tmp_path: P
     plan = plan_of({"a": [1, 2], "b": [1, 2], "c": [1, 2]}, epsilon=1.0, groups=[("a", "b")])
     data = json.loads(dpf.ReleaseInfo(plan, 0, "0").to_json())
     data["plan"]["columns"][2]["name"] = name
-    with pytest.raises(dpf.errors.PlanError, match="a column's name must be a string that is not empty"):
+    with pytest.raises(dpf.errors.PlanError, match=r"a column's name must.*is not empty"):
         dpf.Plan.from_json(json.dumps(data["plan"]))
     path = tmp_path / "hostile.parquet"
     pq.write_table(pa.table({"a": [1]}).replace_schema_metadata({"dpframe": json.dumps(data)}), path)

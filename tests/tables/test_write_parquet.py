@@ -146,7 +146,7 @@ def test_refusals(tmp_path):
     with pytest.raises(dpf.NotSanitizedError, match="none of the plan's columns"):
         dpf.write(pl.DataFrame({"z": [1]}), path, plan())
     for table in (pl.Series([1]), [1], None, pl.from_arrow(safe).lazy()):
-        with pytest.raises(dpf.ParameterError, match="is no table; pass a pandas, polars or Arrow release"):
+        with pytest.raises(dpf.ParameterError, match=r"is no table; pass.*or Arrow release"):
             dpf.write(table, path, plan())
     with pytest.raises(dpf.ParameterError, match="compression must be one of snappy, zstd"):
         dpf.write(safe, path, compression="zip")

@@ -254,5 +254,5 @@ def test_what_is_refused():
     for field in ("size", "moves", "span"):
         with pytest.raises(ParameterError, match=f"{field} must be a whole number, at least 1"):
             Numbers(**{field: 0})
-    with pytest.raises(ParameterError, match="contributions must be a whole number of rows per person, at least 1"):
+    with pytest.raises(ParameterError, match=r"contributions must be a.*at least 1"):
         Numbers(contributions=0)

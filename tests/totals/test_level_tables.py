@@ -153,9 +153,9 @@ def test_levels_that_are_none_are_refused(measures, rule):
 
 
 def test_a_level_belongs_to_a_one_way():
-    with pytest.raises(ParameterError, match="level belongs to a measure of kind one_way; leave it out"):
+    with pytest.raises(ParameterError, match=r"level belongs to a.*one_way; leave it out"):
         Measure("joint", ("x", "y"), 1.0, 12, 1)
     for level in (-1, 1.0, True):
-        with pytest.raises(ParameterError, match="level of a measure must be a whole number, at least 0"):
+        with pytest.raises(ParameterError, match=r"level of a measure.*at least 0"):
             Measure("one_way", ("x",), 1.0, 64, level)
     assert Measure.from_json(levels()[1].to_json()) == levels()[1]

@@ -253,13 +253,13 @@ class TestPlans:
 
     @pytest.mark.parametrize("level", [-1, 1.0, True, "1", None])
     def test_a_level_is_a_whole_number(self, level):
-        with pytest.raises(ParameterError, match="level of a measure must be a whole number, at least 0"):
+        with pytest.raises(ParameterError, match=r"level of a measure.*at least 0"):
             Measure("one_way", ("gain",), 900.0, 64, level)
 
     @pytest.mark.parametrize("kind", ["joint", "sum", "items"])
     def test_a_level_is_that_of_a_one_way(self, kind):
         columns = ("gain", "sex") if kind == "joint" else ("gain",)
-        with pytest.raises(ParameterError, match="level belongs to a measure of kind one_way; leave it out"):
+        with pytest.raises(ParameterError, match=r"level belongs to a.*one_way; leave it out"):
             Measure(kind, columns, 900.0, 64, 1)
 
 
@@ -317,7 +317,7 @@ class TestReleases:
         data = json.loads(INFO.to_json())
         change(data["tables"]["bins"])
         assert unpacked(data["tables"], PLAN.measures, PLAN.spaces) is None
-        with pytest.raises(PlanError, match="measured tables are not those of this release: their digest is another"):
+        with pytest.raises(PlanError, match=r"measured tables are not.*digest is another"):
             ReleaseInfo.from_json(json.dumps(data))
 
     def test_a_changed_count_is_refused(self):

@@ -218,5 +218,5 @@ def test_what_is_refused():
     with pytest.raises(ParameterError, match="epsilon is too small for this answer"):
         ExponentialSelector.of(Scores(((1, 2),)), Portion(Budget(1e-13)))
     for base in ([1, 0], [1, -1], [1], [1, math.inf], [1, "a"], [1, 1e9], "12"):
-        with pytest.raises(ParameterError, match="base must have a positive weight for each of the 2 candidates"):
+        with pytest.raises(ParameterError, match=r"base must have a.*the 2 candidates"):
             check_base(base, 2)

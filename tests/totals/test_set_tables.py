@@ -165,7 +165,7 @@ def test_tables_that_a_set_does_not_have_are_refused(measures, words):
 
 
 def test_a_measure_of_pairs_counts_two_items_or_more():
-    with pytest.raises(ParameterError, match="most of a measure must be a whole number, at least 2"):
+    with pytest.raises(ParameterError, match=r"most of a measure.*at least 2"):
         Measure("item_pairs", ("x",), 1e4, 1)
 
 
