@@ -251,7 +251,7 @@ def test_a_sink_that_lacks_rows(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(("found", "rule"), [(None, "no Java was found, and"), ("java-8", r"java does not run, which")])
+@pytest.mark.parametrize(("found", "rule"), [(None, "no Java was found, and"), ("java-8", "java does not run, and")])
 @pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
 def test_without_java(monkeypatch, tmp_path, found, rule):
     monkeypatch.setattr(pyspark.sql.SparkSession, "getActiveSession", lambda: None)

@@ -488,6 +488,9 @@ def test_plots():
     assert SAFE.dp.plot("age", bins=6).get_xlabel() == "age"
     axes = SAFE.dp.plot("sex", "grade")
     assert axes.get_ylabel() == "sex"
+    table = SAFE.dp.crosstab("sex", "grade")
+    half = (table["upper"] - table["lower"]).iloc[0, 0] / 2
+    assert axes.texts[0].get_text() == f"{table['estimate'].iloc[0, 0]:,.0f}\n±{half:,.0f}"
     _, ax = plt.subplots()
     assert SAFE.dp.plot("sex", ax=ax) is ax
     with pytest.raises(dpf.ParameterError, match="plot takes one column, or two"):
