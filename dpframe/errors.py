@@ -195,10 +195,14 @@ class DpframeError(Exception):
 
 def _frames_of_caller(traceback: types.TracebackType | None) -> types.TracebackType | None:
     """Return a traceback up to the first frame of the package."""
-    if traceback is None or _is_within_package(traceback.tb_frame):
-        return None
-    frames = _frames_of_caller(traceback.tb_next)
-    return types.TracebackType(frames, traceback.tb_frame, traceback.tb_lasti, traceback.tb_lineno)
+    entries = []
+    while traceback is not None and not _is_within_package(traceback.tb_frame):
+        entries.append(traceback)
+        traceback = traceback.tb_next
+    frames = None
+    for entry in reversed(entries):
+        frames = types.TracebackType(frames, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
+    return frames
 
 
 def _is_within_package(frame: types.FrameType) -> bool:
