@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from dpframe import errors
 
-RAISING = {name for name in errors.__all__ if not name.endswith("Warning")} | {"warn"}
+RAISING = {name for name in errors.__all__ if not name.endswith("Warning")} | {"warn", "echo"}
 """Classes and functions whose first argument is a message."""
 
 Scope: TypeAlias = Mapping[str, list[ast.expr]]
@@ -32,6 +32,13 @@ def text_of(node: ast.expr, scope: Scope) -> str:
         return text_of(node.left, scope) + text_of(node.right, scope)
     if isinstance(node, ast.IfExp):
         return max((text_of(part, scope) for part in (node.body, node.orelse)), key=count_words)
+    if isinstance(node, ast.Call):
+        # A function of the module may return the message, and a template may be filled in.
+        function = node.func
+        name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+        if name == "format" and isinstance(function, ast.Attribute):
+            return text_of(function.value, scope)
+        node = ast.Name(f"{name}()")
     if isinstance(node, ast.Name) and node.id in scope:
         # A name that is made of itself ends here.
         outer = {name: values for name, values in scope.items() if name != node.id}
@@ -40,11 +47,14 @@ def text_of(node: ast.expr, scope: Scope) -> str:
 
 
 def assignments(nodes: Iterator[ast.AST]) -> dict[str, list[ast.expr]]:
-    """Return the expressions that each name is assigned."""
+    """Return the expressions that each name is assigned, and those that each function returns."""
     values: dict[str, list[ast.expr]] = {}
     for node in nodes:
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
             values.setdefault(node.targets[0].id, []).append(node.value)
+        elif isinstance(node, ast.FunctionDef):
+            returns = [part.value for part in ast.walk(node) if isinstance(part, ast.Return) and part.value is not None]
+            values |= {f"{node.name}()": returns} if returns else {}
     return values
 
 
@@ -64,7 +74,8 @@ def messages(source: str) -> list[tuple[int, str]]:
             yield from visit(child, scope)
 
     tree = ast.parse(source)
-    return list(visit(tree, assignments(iter(tree.body))))
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    return list(visit(tree, assignments(iter([*tree.body, *functions]))))
 
 
 def sentences(page: str) -> list[str]:

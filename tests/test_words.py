@@ -196,8 +196,18 @@ def check(x, name):
     raise errors.ColumnError(f"{name}: {hint}", column=name)
 warn("a b", DpframeWarning)
 print("not a message")
+def fault(rows):
+    return f"{rows} rows"
+raise PlanError(fault(3))
+typer.echo("{n} left".format(n=1))
 """
-    assert messages(code) == [(6, "x must be one"), (7, "{}: do much {} less"), (8, "a b")]
+    assert messages(code) == [
+        (6, "x must be one"),
+        (7, "{}: do much {} less"),
+        (8, "a b"),
+        (12, "{} rows"),
+        (13, "{n} left"),
+    ]
 
 
 def test_words_are_counted_with_their_marks() -> None:

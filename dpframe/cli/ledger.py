@@ -49,8 +49,8 @@ def create(
     unit: Annotated[
         str,
         typer.Option(
-            help='Whom promises are for: "row", "10 rows" (that one person may own), or person:COLUMN; "add_remove '
-            'row" where neighbours differ in a row that is added or removed, which only dpframe query answers.'
+            help='Whom promises are for: "row", "10 rows" (the most of one person), or person:COLUMN; "add_remove row" '
+            "if rows are added or removed, which only dpframe query answers."
         ),
     ] = "row",
     as_json: AsJson = False,
@@ -124,9 +124,8 @@ def forget(
 
 
 _GAUSSIAN_NOTE = (
-    "Gaussian accounting adds up the squares of mu, by which one person can shift what is released, and not epsilon: "
-    "many small releases cost far less than the sum of their epsilon, and spent and left epsilon do not add up to the "
-    "total."
+    "Gaussian accounting adds up the squares of mu: many small releases cost less than the sum of epsilon, and "
+    "spent and left epsilon do not add up to the total."
 )
 
 

@@ -42,7 +42,6 @@ def synthesize(
 
 
 _NOISE_NOTE = (
-    "{shown} of {pairs} pairs of columns show dependence beyond noise; of the others these rows hold hardly any, "
-    "even if the table does, and numbers of few rows spread too far: where one matters ask the release (dpframe "
-    "estimate {source} fidelity lists the pairs)"
+    "{shown} of {pairs} pairs of columns show dependence beyond noise; these rows hold hardly any dependence of the "
+    "others: dpframe estimate {source} fidelity lists the pairs"
 )

@@ -181,8 +181,8 @@ class KeyedJob:
         """Raise `FileError` unless the rows that were drawn have the keyed digest that the job's key is bound to."""
         if not self._record.fits(_binding_function(self._binding, lambda _: digest)):
             raise FileError(
-                "the input changed while the job ran, and nothing was written; put the earlier input back and "
-                f"repeat the job, or give its key up: {_remedy_text(self.ledger, self.dataset, self._record.name)}"
+                "the input changed while the job ran; nothing was written; put the earlier input back, or "
+                f"give the key up: {_remedy_text(self.ledger, self.dataset, self._record.name)}"
             )
 
     @property
@@ -256,7 +256,7 @@ def job(
         if has_spent and not has_same_binding and not forget:
             raise LedgerError(
                 f"the input or the plan changed since the interrupted run of {name_list([name])}, or another run is "
-                f"named, and its key must not be used again: {_remedy_text(ledger, dataset, name)}"
+                f"named; its key is void: {_remedy_text(ledger, dataset, name)}"
             )
         # The spend need not be in the ledger: a restored backup lost it, and the job then pays again under its key.
         resumed = has_same_binding and not forget

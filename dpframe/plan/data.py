@@ -152,10 +152,9 @@ class PlanData:
         """Return the message for columns that lose more than the plan's budget."""
         sampled_budget, row_loss = self.terms.sampled_budget, self.local_sum
         return (
-            f"the plan claims epsilon={self.epsilon}, delta={self.delta} but its columns add up to "
-            f"epsilon={row_loss.epsilon * self.contributions}, delta={row_loss.delta} per row, which costs "
-            f"delta={self.terms.delta_of(self.units).value:.4g} at epsilon={sampled_budget.epsilon:.6g} where "
-            f"{sampled_budget.delta:.4g} is allowed; raise the claim or lower a column's epsilon"
+            f"the plan claims epsilon={self.epsilon}, delta={self.delta}, but its columns need "
+            f"delta={self.terms.delta_of(self.units).value:.2g} at epsilon={sampled_budget.epsilon:.6g} (they add up "
+            f"to epsilon={row_loss.epsilon * self.contributions:.6g} per row); lower a column's epsilon"
         )
 
     def _check_names(self) -> None:

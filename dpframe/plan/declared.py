@@ -248,8 +248,7 @@ def _request_declarations(columns: Sequence[Field]) -> str:
     entries = ", ".join(f"{column.name!r}: {placeholder(column.type)}" for column in columns)
     return (
         f"{len(columns)} column{'s need' if len(columns) > 1 else ' needs'} a declared space; fill in and pass "
-        f"spaces={{{entries}}} (Nullable(…) around a space keeps nulls), or name them in drop=[…] or "
-        "passthrough=[…], or let them be found with infer='private', or accept a leak with infer='data'"
+        f"spaces={{{entries}}} (Nullable(…) around a space keeps nulls), or infer='private'"
     )
 
 

@@ -124,7 +124,7 @@ def as_space(spec: Any, type_: pa.DataType | None = None) -> Space:
             raise ParameterError(TWO_NUMBERS)
         return Categorical(tuple(spec))
     raise ParameterError(
-        'a space is declared by bounds, (0, 120) or {"lower": 0, "upper": 120}, by a list of categories, '
+        'a space is bounds, (0, 120) or {"lower": 0, "upper": 120}, a list of categories, '
         f"a CategoricalDtype or a Space{_remedy(spec)}"
     )
 
@@ -132,9 +132,9 @@ def as_space(spec: Any, type_: pa.DataType | None = None) -> Space:
 def _remedy(spec: Any) -> str:
     """Return a remedy for near declarations: a range, or categories in another container than a list."""
     if isinstance(spec, range):
-        return "; write a range as bounds, with both ends in it: (0, 31)"
+        return "; write a range as bounds with both ends: (0, 31)"
     is_collection = isinstance(spec, Iterable) and not isinstance(spec, str | bytes)
-    return "; write categories that are in another container as a list: list(…)" if is_collection else ""
+    return "; write the categories as a list: list(…)" if is_collection else ""
 
 
 def _from_object(spec: Mapping[str, Any], type_: pa.DataType | None) -> Space:

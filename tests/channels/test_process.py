@@ -95,7 +95,7 @@ def test_a_plan_that_claims_less_than_its_noise_is_refused(edit: str) -> None:
         own["room"] = 8
     else:
         own[edit] = own[edit] * 1.2
-    refused(PlanError, "the plan claims|room=8 is too little", lambda: dpf.Plan.from_json(json.dumps(data)))
+    refused(PlanError, "the plan claims|room=8 is too small", lambda: dpf.Plan.from_json(json.dumps(data)))
 
 
 @pytest.mark.parametrize("mechanisms", [{}, GAUSSIAN], ids=["vector", "process"])

@@ -792,7 +792,7 @@ def test_synthesize_says_what_synthetic_rows_do_not_hold(files, run):
     dpf.sanitize(table, files / "safe.parquet", 4, spaces=spaces, key=bytes(32))
     code, text, err = run("synthesize", files / "safe.parquet", files / "out.parquet")
     assert (code, err) == (0, "")
-    assert text.splitlines()[1].startswith("1 of 3 pairs of columns show dependence beyond noise; of the others")
+    assert text.splitlines()[1].startswith("1 of 3 pairs of columns show dependence beyond noise; these rows hold")
     assert f"dpframe estimate {files / 'safe.parquet'} fidelity lists the pairs" in text
     text = run("synthesize", files / "safe.parquet", files / "out.parquet", "--drop", "x")[1]
     assert len(text.splitlines()) == 1

@@ -186,11 +186,11 @@ class TestSpill:
         first, second, _ = (block[0] for block in ready.blocks[0])
         os.truncate(tmp_path / "out" / first, 100)
         (tmp_path / "out" / second).unlink()
-        with pytest.raises(dpf.FileError, match="rows or partitions changed since"):
+        with pytest.raises(dpf.FileError, match="rows or partitions changed"):
             list(spill.read(ready.blocks[0][:1]))
         with pytest.raises(dpf.FileError, match="cannot be read: No such file"):
             list(spill.read(ready.blocks[0][1:2]))
-        with pytest.raises(dpf.FileError, match="rows or partitions changed since"):
+        with pytest.raises(dpf.FileError, match="rows or partitions changed"):
             BucketWriter(replace(ready, blocks=()), spill, str(tmp_path), "snappy")(0, ready.blocks[0][2:])
 
     def test_a_worker_that_does_not_see_the_folder(self, tmp_path):

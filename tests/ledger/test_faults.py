@@ -116,7 +116,7 @@ def test_an_input_that_changes_while_a_job_is_interrupted(tmp_path: Path, ledger
         job(tmp_path / "in.parquet", ledger, progress=stop)()
     pq.write_table(people().slice(1), tmp_path / "in.parquet")
     message = refused(LedgerError, "^the input or the plan changed since", job(tmp_path / "in.parquet", ledger))
-    assert "its key must not be used again" in message
+    assert "its key is void" in message
     assert spends(ledger) == [0.25]
     assert not (tmp_path / "out.parquet").exists()
 

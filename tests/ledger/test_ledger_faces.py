@@ -330,9 +330,7 @@ def test_a_key_serves_one_input_and_one_request(source: Path, tmp_path: Path, le
     out, long = tmp_path / "out.parquet", [str(i) for i in range(3_000)]
     spaces: Any = {"age": (0, 120), "sex": ["F", "M", *long]}
     interrupted(source, out, ledger, spaces=spaces)
-    match = (
-        "^the input or the plan changed since the interrupted run of .*must not be used again: `dpframe ledger forget"
-    )
+    match = "^the input or the plan changed since the interrupted run of .*its key is void: `dpframe ledger forget"
 
     def refused(**options: Any) -> None:
         given = {"epsilon": 0.25, "delta": 1e-7, "spaces": spaces} | options

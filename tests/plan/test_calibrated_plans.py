@@ -116,7 +116,7 @@ def test_rows_of_one_person_are_paid_for_by_group_privacy(k: int) -> None:
     assert 0.99e-6 <= total <= 1e-6
     single = build_plan(SPACES, epsilon=1.5, delta=1e-6, n=2_000)
     assert plan["sex"].mechanism.epsilon < single["sex"].mechanism.epsilon
-    with pytest.raises(dpf.errors.PlanError, match="raise the claim or lower a column's epsilon"):
+    with pytest.raises(dpf.errors.PlanError, match="lower a column's epsilon"):
         replace(plan, contributions=k + 1)
 
 
@@ -199,7 +199,7 @@ def test_no_columns_at_all() -> None:
 
 
 # --- claims that are refused --------------------------------------------------------------------------
-EXCESS = r"the plan claims epsilon=1\.0, delta=1e-06 but its columns add up to epsilon=3\.7\d*, delta=0\.0 per row, "
+EXCESS = r"the plan claims epsilon=1\.0, delta=1e-06.* need delta=0\.67 at epsilon=1 .*epsilon=3\.7\d* per row"
 
 
 @pytest.mark.parametrize(
@@ -216,18 +216,16 @@ EXCESS = r"the plan claims epsilon=1\.0, delta=1e-06 but its columns add up to e
     ],
 )
 def test_what_the_credit_rests_on_cannot_be_taken_away(change: Mapping[str, Any]) -> None:
-    with pytest.raises(dpf.errors.PlanError, match=r"raise the claim or lower a column's epsilon$") as caught:
+    with pytest.raises(dpf.errors.PlanError, match=r"lower a column's epsilon$") as caught:
         replace(CREDITED, **change)
     assert "\n" not in str(caught.value)
     data = json.loads(CREDITED.to_json()) | {k: list(v) if isinstance(v, tuple) else v for k, v in change.items()}
-    with pytest.raises(dpf.errors.PlanError, match="which costs delta="):
+    with pytest.raises(dpf.errors.PlanError, match="its columns need delta="):
         Plan.from_json(json.dumps(data))
 
 
 def test_the_excess_is_told() -> None:
-    with pytest.raises(
-        dpf.errors.PlanError, match=EXCESS + r"which costs delta=0\.66\d* at epsilon=1 where 1e-06 is allowed"
-    ):
+    with pytest.raises(dpf.errors.PlanError, match=EXCESS):
         replace(CREDITED, shuffle=False)
     assert replace(CREDITED, n=1_001).n == 1_001  # more rows hide each other better
 
@@ -291,7 +289,7 @@ def test_ready_mechanisms_that_spend_all_are_refused() -> None:
         build_plan(SPACES, epsilon=0.1, n=50, mechanisms={"sex": loud})
     assert "\n" not in str(caught.value)
     # All ready, and too much: no calibration stands between, and the plan itself refuses.
-    with pytest.raises(dpf.errors.PlanError, match="which costs delta="):
+    with pytest.raises(dpf.errors.PlanError, match="its columns need delta="):
         build_plan({"sex": ["F", "M"]}, epsilon=0.1, n=50, mechanisms={"sex": loud})
 
 

@@ -134,7 +134,7 @@ def edited(**changes):
         (edited(surprise=1), "unknown field 'surprise'"),
         (edited(columns={}), "no epsilon or no list of columns"),
         (edited(epsilon=0), "the plan is not valid: epsilon must be finite and above 0"),
-        (edited(epsilon=0.9), "claims epsilon=0.9, delta=0.0 but its columns add up to epsilon=0.99"),
+        (edited(epsilon=0.9), "claims epsilon=0.9, delta=0.0, .*add up to epsilon=1 per row"),
         (edited(columns__0__mechanism__mechanism="laplacian"), "'age': unknown mechanism tag; this version knows"),
         (
             edited(columns__0__mechanism__extra=1),

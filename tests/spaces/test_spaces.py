@@ -739,10 +739,10 @@ def test_nullable_takes_shorthands() -> None:
 @pytest.mark.parametrize(
     ("error", "make", "match"),
     [
-        (ParameterError, lambda: as_space("age"), "a space is declared by bounds, "),
-        (ParameterError, lambda: as_space((1, 2, 3)), "a space is declared by"),
-        (ParameterError, lambda: as_space(None), "a space is declared by"),
-        (ParameterError, lambda: as_space(Integer), "a space is declared by"),
+        (ParameterError, lambda: as_space("age"), "a space is bounds, "),
+        (ParameterError, lambda: as_space((1, 2, 3)), "a space is bounds"),
+        (ParameterError, lambda: as_space(None), "a space is bounds"),
+        (ParameterError, lambda: as_space(Integer), "a space is bounds"),
         (ParameterError, lambda: as_space(pd.CategoricalDtype()), "without categories declares nothing"),
         (ParameterError, lambda: as_space((5, 5)), "lower must be below upper"),
         (ParameterError, lambda: as_space((9, 5), pa.float64()), "lower must be below upper"),
