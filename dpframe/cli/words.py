@@ -24,7 +24,8 @@ def _to_spaces_file(match: re.Match[str]) -> str:
     for python, json_form in _JSON_FORMS.items():
         text = text.replace(python, json_form)
     text = re.sub(r"'([^']*)': (?=[\[{S])", lambda name: f"{json.dumps(name[1], ensure_ascii=False)}: ", text)
-    return f'pass --spaces FILE, which holds {{{text}}} ({{"space": "nullable", "inner": …}} keeps nulls)'
+    hint = "" if "nullable" in text else ' ({"space": "nullable", "inner": …} keeps nulls)'
+    return f"pass --spaces FILE, which holds {{{text}}}{hint}"
 
 
 _REPLACEMENTS: list[tuple[str, Replacement]] = [

@@ -442,7 +442,7 @@ BAD += [
     ),
     (
         ["plan", "in.parquet", "--epsilon", "1", "--infer", "public"],
-        "name them in --drop or --passthrough, or",
+        '"inner": …} keeps nulls), or --infer private',
     ),
     (["plan", "in.parquet", "--epsilon", "1", "--ledger", "l.sqlite"], "--ledger ledger.sqlite, --dataset survey-2026"),
 ]
