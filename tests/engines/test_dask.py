@@ -460,7 +460,7 @@ class TestChanged:
     def test_between_counting_and_the_first_pass(self, flat, plan, tmp_path):
         frame = dd.from_pandas(flat, npartitions=3)
         table = engine.open_table(frame)
-        with pytest.raises(dpf.FileError, match="changed since"):
+        with pytest.raises(dpf.FileError, match="changed after its release"):
             replace(table, n=ROWS + 1).check(plan.spaces, "error")
 
 
