@@ -21,11 +21,12 @@ HIDDEN_SD = 0.5
 """Threshold of the standard error of a group's own mean, in standard deviations of the number, above which the group
 counts as hidden by noise (tuned; effect not measured)."""
 
-INTERACTION_MEAN_SD = 0.16
+INTERACTION_MEAN_SD = 0.2
 """Prior scale of the interaction of two keys in a group's mean, in standard deviations of the number (tuned; halving
 and doubling change widths on a census by −5 and 17 %).
 
-The prior is Student's t with three degrees of freedom.
+The prior is Student's t with three degrees of freedom. Of the interactions in 60 real tables, 95 % lie within 0.1 to
+0.3 standard deviations, and next to all within the prior's 95 %, 0.64.
 """
 
 
@@ -65,6 +66,27 @@ def fieller_means(
     return Results(total / size, error, centre - half, centre + half)
 
 
+def position_errors(counts: FloatArray, variances: FloatArray, rows: FloatArray, reaches: FloatArray) -> FloatArray:
+    """Return the errors of group means that come from unknown positions of the groups' rows within wide bins.
+
+    A group with as large a share of a bin as all rows have is taken to lie there as all rows do. Rows beyond this share
+    may lie anywhere in the bin: rare groups concentrate in a tail, whose mean is another group's.
+
+    ``counts`` and ``variances``: rows of each group by bin, shape (…, bins), and their noise; ``rows``: rows of each
+    group; ``reaches``: the mean squared distance of a bin's values from the bin's mean.
+
+    >>> counts, rows, reaches = np.array([[90.0, 10.0], [0.0, 10.0]]), np.array([100.0, 10.0]), np.array([0.0, 4.0])
+    >>> position_errors(counts, np.ones((2, 2)), rows, reaches).round(2)
+    array([0.  , 1.62])
+    """
+    shares = counts.reshape(-1, counts.shape[-1]).sum(axis=0) / max(float(counts.sum()), 1.0)
+    size = np.maximum(rows, 1.0)
+    excess_shares = np.maximum(counts / size[..., None] - shares, 0.0)
+    # Noise alone makes shares differ: its variance is not an excess.
+    squares = np.maximum(excess_shares**2 - variances / size[..., None] ** 2, 0.0)
+    return np.asarray(np.sqrt(squares @ reaches))
+
+
 def cross_keys(keys: Sequence[Results], scale: float) -> Results:
     """Return the evidence of cells of several keys: the widest interval of any key, and a moderate interaction.
 
@@ -89,7 +111,8 @@ class GroupMeans:
     """Means of a number by cell of some keys, less the overall mean, in codes.
 
     ``estimate`` is the fitted mean, and ``noise`` its noise variance. ``draws`` are posterior draws of the table's
-    means, first axis the draw. ``own`` is the evidence of each group's own counts. ``chance`` is the sampling variance
+    means, first axis the draw. ``own`` is the evidence of each group's own counts, as if each row had its bin's mean,
+    and ``position`` the error of this assumption, see `position_errors`. ``chance`` is the sampling variance
     of a group's mean about its population's mean. ``assumes`` is True if no table has all of the columns, so that their
     interaction is assumed to be moderate.
     """
@@ -98,5 +121,6 @@ class GroupMeans:
     noise: FloatArray
     draws: FloatArray
     own: Results
+    position: FloatArray
     chance: FloatArray
     assumes: bool

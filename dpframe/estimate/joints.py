@@ -26,7 +26,7 @@ from dpframe.estimate.evidence.combine import project, shrunk
 from dpframe.estimate.evidence.law import Law, RowsLaw
 from dpframe.estimate.evidence.likelihood import bootstrap_errors, fit_joints, refits
 from dpframe.estimate.evidence.number_law import NumberPair
-from dpframe.estimate.groups import INTERACTION_MEAN_SD, GroupMeans, cross_keys, fieller_means
+from dpframe.estimate.groups import INTERACTION_MEAN_SD, GroupMeans, cross_keys, fieller_means, position_errors
 from dpframe.estimate.joint_domain import JointDomain
 from dpframe.estimate.measured_tables import MAX_EXACT_FIT_VALUES, MeasuredTables
 from dpframe.estimate.model import Model, Models
@@ -698,9 +698,12 @@ class Joints:
         mean_draws = draws.means({axis.name: model.columns[axis.name].axis.overlap_with(axis) for axis in keys}, column)
         has_key_table = model.known(names) is not None
         if has_key_table:
-            evidence = self._table_evidence(model, keys, column, bins, z)
+            evidence, positions = self._table_evidence(model, keys, column, bins, z)
         else:
-            key_evidence = [self._table_evidence(model, [axis], column, bins, z) for axis in keys]
+            key_evidence, key_positions = zip(
+                *(self._table_evidence(model, [axis], column, bins, z) for axis in keys), strict=True
+            )
+            positions = reduce(np.maximum.outer, key_positions)
             evidence = cross_keys(key_evidence, INTERACTION_MEAN_SD * math.sqrt(max(law.moments[1], 0.0)))
         joint = model.joint(names)
         return GroupMeans(
@@ -708,12 +711,18 @@ class Joints:
             refits.var(axis=0, ddof=1),
             mean_draws,
             evidence,
+            positions,
             chance_variances(joint),
             not has_key_table,
         )
 
-    def _table_evidence(self, model: Model, keys: Sequence[Axis], column: str, bins: BinMeans, z: float) -> Results:
-        """Return evidence of the mean in each cell of some keys, from the table of the keys and a number."""
+    def _table_evidence(
+        self, model: Model, keys: Sequence[Axis], column: str, bins: BinMeans, z: float
+    ) -> tuple[Results, FloatArray]:
+        """Return evidence of the mean in each cell of some keys, from the table of the keys and a number.
+
+        The second array has the errors of `position_errors`.
+        """
         names = [axis.name for axis in keys]
         table, sizes = model.known([*names, column]), model.known(names)
         assert table is not None and sizes is not None
@@ -726,7 +735,7 @@ class Joints:
             # Rows with a null have no part in a mean, so they leave the group's size.
             rows = rows - counts[..., ~has_value].sum(axis=-1)
             of_rows = of_rows + variances[..., ~has_value].sum(axis=-1)
-        return fieller_means(
+        evidence = fieller_means(
             counts[..., has_value],
             variances[..., has_value],
             (rows, of_rows),
@@ -734,6 +743,8 @@ class Joints:
             bins.spreads[has_value],
             z,
         )
+        positions = position_errors(counts[..., has_value], variances[..., has_value], rows, bins.reaches[has_value])
+        return evidence, positions
 
 
 METHODS: Mapping[str, Callable[[Joints, Question], Answer]] = MappingProxyType(

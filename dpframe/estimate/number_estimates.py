@@ -248,12 +248,17 @@ class NumberEstimates(VectorEstimates):
         with np.errstate(invalid="ignore"):
             low, high = ratio - self._z * np.sqrt(row_variances), ratio + self._z * np.sqrt(row_variances)
         if fit is not None:
-            errors = np.fmin(fit.own.std_error * step / width, errors)
+            position = step * fit.position
+            errors = np.fmin(np.hypot(fit.own.std_error * step, position) / width, errors)
             posterior_variances, unshrunk_means = (
                 fit.draws.var(axis=0, ddof=1) * step**2,
                 centre + step * fit.own.estimate,
             )
-            low, high = (centre + step * end for end in (fit.own.lower, fit.own.upper))
+            # The interval of a group that may have no rows is infinite; the column's bounds cut it below.
+            with np.errstate(invalid="ignore"):
+                middle = centre + step * (fit.own.lower + fit.own.upper) / 2
+                half = np.hypot(step * (fit.own.upper - fit.own.lower) / 2, self._z * position)
+                low, high = middle - half, middle + half
         # Intervals are not shrunk: none is shorter than the interval of the group's own counts.
         squares = np.maximum(posterior_variances, np.minimum(errors, 1.0) ** 2 * width**2)
         is_hidden = ~(errors <= HIDDEN_SD)

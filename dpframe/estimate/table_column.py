@@ -182,11 +182,13 @@ def tilt_to_mean(shares: FloatArray, values: FloatArray, mean: float) -> FloatAr
 class BinMeans:
     """Mean codes of a number's bins in a fit, 0 for null's.
 
-    ``spreads`` are the variances of the codes in every bin, and ``present`` is 1 for values and 0 for null.
+    ``spreads`` are the variances of the codes in every bin, ``reaches`` their mean squared distances from the bin's
+    mean if any value of the bin were as likely, and ``present`` is 1 for values and 0 for null.
     """
 
     means: FloatArray
     spreads: FloatArray
+    reaches: FloatArray
     present: FloatArray
 
     @classmethod
@@ -203,4 +205,5 @@ class BinMeans:
         means, bin_rows = average_codes(shares)
         squares = (law.middles - onto @ means) ** 2 + law.within
         spreads = (shares[: law.bins] + even_shares * 1e-12) * squares @ onto / bin_rows
-        return cls(means, spreads * present, present.astype(np.float64))
+        reaches = even_shares * squares @ onto / np.maximum(even_shares @ onto, 1e-300)
+        return cls(means, spreads * present, reaches * present, present.astype(np.float64))

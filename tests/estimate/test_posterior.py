@@ -268,6 +268,27 @@ def test_evidence_of_several_keys_is_no_better_than_that_of_the_worst():
     assert (both.upper > np.maximum(keys[0].upper[:, None], keys[1].upper)).all()
 
 
+@pytest.mark.slow
+def test_a_rare_group_in_a_tail_is_covered_though_other_groups_fill_its_bin():
+    """Coverage of .95 gives fewer than 10 of 12 with probability .02; with bin means alone 9 are covered."""
+    rng, n = np.random.default_rng(4), 20_000
+    site = rng.choice(["x", "y", "z"], n).astype(object)
+    score = rng.normal(10, 2, n)
+    rare = rng.choice(n, 150, replace=False)
+    site[rare], score[rare] = "rare", rng.normal(19, 1, 150)
+    frame = pd.DataFrame({"site": site, "score": score.clip(0, 20).round(2), "age": rng.integers(18, 90, n)})
+    spaces = {"site": ["x", "y", "z", "rare"], "score": dpf.Real(0, 20), "age": (18, 90)}
+    truth = frame["score"][rare].mean()
+    plan = frame.dp.plan(epsilon=1, spaces=spaces)
+    held = []
+    for k in range(12):
+        safe = dpf.sanitize(frame, plan=plan, key=bytes([k]) * 32)
+        with warnings.catch_warnings(action="ignore", category=InferenceWarning):
+            mean = safe.dp.mean("score", by="site").loc["rare"]
+        held.append(mean["lower"] <= truth <= mean["upper"])
+    assert sum(held) >= 10
+
+
 # Cells within margins, and refits ---------------------------------------------------------------------------
 
 
