@@ -138,7 +138,7 @@ def table(
     return Table(caption, column_heads, tuple(rows), look, hide)
 
 
-def _draw_rect(x: float, y: float, width: float, height: int, look: str, rx: int | None = None) -> Shape:
+def _draw_rect(x: float, y: float, width: float, height: float, look: str, rx: int | None = None) -> Shape:
     corners: dict[str, float | str] = {} if rx is None else {"rx": rx}
     return Shape("rect", {"x": x, "y": y, "width": width, "height": height, **corners, "class": look})
 

@@ -142,7 +142,8 @@ class Overview:
             for row in self.table.rows
         )
         notes = "".join(f"<li>{escape(line)}</li>" for line in self.notes)
-        body = f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>" if rows else ""
+        table = f'<table style="color: inherit"><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>'
+        body = table if rows else ""
         legend = f"<p>{'<br>'.join(map(escape, self.legend))}</p>" if self.legend else ""
         return f"<div><strong>{escape(self.title)}</strong><ul>{notes}</ul>{body}{legend}</div>"
 
@@ -205,8 +206,6 @@ def _verdict(share: float) -> str:
 
 def _remedy(share: float, plan: Plan) -> str:
     """Return the advice for a half-width: noise shrinks about as epsilon grows."""
-    if share <= GOOD_HALF_WIDTH_SHARE:
-        return ""
     sufficient_epsilon = plan.epsilon * share / GOOD_HALF_WIDTH_SHARE
     if sufficient_epsilon > MAX_ADVISED_EPSILON:
         return "pool values, or release more rows"
@@ -229,12 +228,12 @@ def _estimate_column(
             half = float(((shares["upper"] - shares["lower"]) / 2).median())
             return shares, _count_half_width(half, estimates.n, space.holds_sets)
         mean = estimates.mean(name)
-        half_width = (mean["upper"] - mean["lower"]) / 2
+        half_width: Any = (mean["upper"] - mean["lower"]) / 2
         low, high = (estimates.quantile(name, share)["estimate"] for share in _CENTRAL_SHARES)
     # A column without such an estimate keeps its forecast.
     except ParameterError:
         return None, forecast
-    width = high - low
+    width: Any = high - low
     if pd.isna(half_width) or pd.isna(width):
         return shares, forecast
     return shares, HalfWidth(f"mean ± {_two_digits(half_width)}", float(half_width / width) if width else inf)
