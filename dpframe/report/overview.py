@@ -182,19 +182,11 @@ def overview(plan: Plan, n: int, estimates: Estimates | None = None) -> Overview
             with warnings.catch_warnings(action="ignore", category=DpframeWarning):
                 shares, half_width = _estimate_column(estimates, column, forecast)
             shares = None if shares is None else shares.head(MAX_DRAWN_SHARES)
-        columns.append(
-            ColumnOverview(
-                name,
-                shorten(column.space.contents, 36),
-                shares,
-                half_width.text,
-                _verdict(half_width.share),
-                # Intervals end at the possible values, and then are shorter than the noise.
-                _remedy(
-                    max(half_width.share, forecast.share) if half_width.share > GOOD_HALF_WIDTH_SHARE else 0.0, plan
-                ),
-            )
-        )
+        verdict = _verdict(half_width.share)
+        # Intervals end at the possible values, and then are shorter than the noise, which the forecast has whole.
+        remedy = "" if verdict == "good" else _remedy(max(half_width.share, forecast.share), plan)
+        values = shorten(column.space.contents, 36)
+        columns.append(ColumnOverview(name, values, shares, half_width.text, verdict, remedy))
     return Overview(tuple(columns))
 
 
