@@ -15,13 +15,13 @@ from dpframe.errors import NotSanitizedError, did_you_mean, refusing_misfit_call
 from dpframe.estimate import Estimates
 from dpframe.inference.drafted import DraftedSpaces
 from dpframe.plan.certificate import Certificate
-from dpframe.plan.notebook import notebook_html
 from dpframe.plan.options import PlanOptions, documented
 from dpframe.plan.plan import Plan
 from dpframe.proofs.verify import verify
 from dpframe.release.expected_errors import Expectation
-from dpframe.release.info import NUMBERS, ReleaseExplanation, ReleaseInfo
+from dpframe.release.info import ReleaseExplanation, ReleaseInfo
 from dpframe.release.reader import read_info
+from dpframe.report.overview import Overview, release_overview
 from dpframe.report.record import Record, record_of
 from dpframe.report.report import Report
 from dpframe.tables.frames import release_text
@@ -201,24 +201,27 @@ class DpAccessor(FrameVerbs):
         instead = _INSTEAD.get(name) or did_you_mean(name, (n for n in dir(type(self)) if n[0] != "_")).strip()
         raise AttributeError(f".dp has no {name!r}" + (f": {instead}" if instead else ""))
 
-    def _repr_lines(self) -> list[str]:
+    def _describe(self) -> Overview:
+        """Return the description of the frame that prints and that notebooks show."""
         try:
             info = self.release
         except NotSanitizedError:
             rows, columns = self._frame.shape
-            return [
-                f"<DataFrame.dp: not sanitized, {rows:,} rows, {columns} columns>",
-                "df.dp.sanitize(epsilon=…) makes a release; df.dp.plan(epsilon=…) shows what it would do",
-                "A release from a file is read by dpframe.read(path) with its plan, which CSV and polars do not keep",
-            ]
-        return [f"<DataFrame.dp: {info.introduction}>", *info.lines(), NUMBERS]
+            return Overview(
+                (),
+                f"DataFrame.dp: not sanitized, {rows:,} rows, {columns} columns",
+                (
+                    "df.dp.sanitize(epsilon=…) makes a release; df.dp.plan(epsilon=…) shows what it would do",
+                    "A release from a file is read by dpframe.read(path) with its plan; CSV and polars lose the plan",
+                ),
+            )
+        return release_overview(info, self._frame)
 
     def __repr__(self) -> str:
-        return "\n".join(self._repr_lines())
+        return str(self._describe())
 
     def _repr_html_(self) -> str:
-        title, *other_lines = self._repr_lines()
-        return notebook_html(title.strip("<>"), [("", other_lines)])
+        return self._describe()._repr_html_()
 
 
 def _release_method(method: Callable[..., Any]) -> Callable[..., Any]:

@@ -34,9 +34,10 @@ from dpframe.engines.shipped import pack_task
 from dpframe.engines.table import EngineTable, Outcome, check_id, check_unique
 from dpframe.engines.verbs import Verbs
 from dpframe.engines.work import Pieces
-from dpframe.errors import DpframeError, ParameterError
+from dpframe.errors import DpframeError, NotSanitizedError, ParameterError
 from dpframe.plan.options import as_method_of
 from dpframe.release.info import ReleaseInfo
+from dpframe.report.overview import Overview, release_overview
 from dpframe.tables.frames import PandasFrame, wrap
 from dpframe.tables.parquet_form import ParquetForm
 from dpframe.tables.parquet_reader import ParquetInput
@@ -261,10 +262,12 @@ class DaskAccessor(DpAccessor):
         """Description of the release; `NotSanitizedError` for other frames."""
         return DpAccessor(self._meta).release
 
-    def _repr_lines(self) -> list[str]:
-        headline, *other_lines = DpAccessor(self._meta)._repr_lines()
-        # The schema has no rows; the number of the frame's rows is unknown before it is computed.
-        return [
-            headline.replace("<DataFrame.dp: not sanitized, 0 rows", "<Dask DataFrame.dp: not sanitized"),
-            *other_lines,
-        ]
+    def _describe(self) -> Overview:
+        try:
+            # Estimates would compute the frame anew each time that it is shown.
+            return release_overview(self.release)
+        except NotSanitizedError:
+            raw = DpAccessor(self._meta)._describe()
+            # The schema has no rows; the number of the frame's rows is unknown before it is computed.
+            title = raw.title.replace("DataFrame.dp: not sanitized, 0 rows", "Dask DataFrame.dp: not sanitized")
+            return replace(raw, title=title)

@@ -204,7 +204,7 @@ def table_text(plan: PlanData) -> str:
 
 def on_a_screen(text: str) -> str:
     """Return a text cut to a screen: an inference may have thousands of numbers."""
-    lines = [_shorten(line, _LINE_LETTERS) for line in text.splitlines()]
+    lines = [shorten(line, _LINE_LETTERS) for line in text.splitlines()]
     if len(lines) > MOST_LINES:
         hidden_count = len(lines) - MOST_LINES + 1
         lines[MOST_LINES - 1 :] = [
@@ -227,7 +227,7 @@ def summary_of(plan: PlanData) -> pd.DataFrame:
         rows.append(
             {
                 "column": unit.label,
-                "space": _shorten(repr(unit.space)),
+                "space": shorten(repr(unit.space)),
                 "mechanism": label_of(unit.mechanism),
                 "epsilon": unit.mechanism.budget.epsilon,
                 "delta": unit.mechanism.budget.delta,
@@ -245,7 +245,7 @@ def digits(x: float) -> str:
     return f"{x:,.0f}" if 1000 <= abs(x) < 1e15 else f"{x:.4g}"
 
 
-def _shorten(text: str, width: int = 60) -> str:
+def shorten(text: str, width: int = 60) -> str:
     """Return a text cut to a width."""
     return text if len(text) <= width else text[: width - 1] + "…"
 

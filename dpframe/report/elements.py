@@ -77,6 +77,10 @@ class Shape:
     attributes: dict[str, float | str]
 
 
+_OPACITIES = {"track": 0.12, "fill": 0.55, "band": 0.3}
+"""Opacity of shapes by class if no style sheet applies: they are readable on light and dark pages."""
+
+
 @dataclass(frozen=True)
 class Drawing:
     """Shapes that repeat the number next to them: nothing for a screen reader."""
@@ -84,6 +88,20 @@ class Drawing:
     width: int
     height: int
     shapes: tuple[Shape, ...]
+
+    def to_svg(self) -> str:
+        """Return the drawing as SVG without a style sheet: shapes have the colour of the text around them.
+
+        >>> Drawing(9, 9, (Shape("rect", {"width": 5, "height": 2, "class": "fill"}),)).to_svg()[-73:]
+        'fill="currentColor" fill-opacity="0.55"/></svg>'
+        """
+        shapes = "".join(
+            f"<{shape.name} "
+            + " ".join(f'{name}="{value}"' for name, value in shape.attributes.items() if name != "class")
+            + f' fill="currentColor" fill-opacity="{_OPACITIES.get(str(shape.attributes["class"]), 1.0)}"/>'
+            for shape in self.shapes
+        )
+        return f'<svg width="{self.width}" height="{self.height}" aria-hidden="true">{shapes}</svg>'
 
 
 class Head(NamedTuple):
@@ -120,7 +138,7 @@ def table(
     return Table(caption, column_heads, tuple(rows), look, hide)
 
 
-def _draw_rect(x: float, y: int, width: float, height: int, look: str, rx: int | None = None) -> Shape:
+def _draw_rect(x: float, y: float, width: float, height: float, look: str, rx: int | None = None) -> Shape:
     corners: dict[str, float | str] = {} if rx is None else {"rx": rx}
     return Shape("rect", {"x": x, "y": y, "width": width, "height": height, **corners, "class": look})
 
@@ -191,3 +209,25 @@ def parts_bar(shares: Sequence[float], width: int = 600) -> Drawing:
     return Drawing(
         width, 18, tuple(_draw_rect(low, 0, round(high - low, 2), 18, f"part{i}") for i, (low, high) in pairs)
     )
+
+
+def histogram_drawing(estimates: Sequence[float], lowers: Sequence[float], uppers: Sequence[float]) -> Drawing:
+    """Return shares as narrow bars from below, each with the band of its interval.
+
+    >>> bar, band = histogram_drawing([0.5], [0.25], [1.0]).shapes
+    >>> bar.attributes["height"], band.attributes["y"], band.attributes["height"]
+    (12.0, 0.0, 18.0)
+    """
+    width, height = 120, 24
+    # All bars share one scale, which must not be zero if no share is positive.
+    top = max([*uppers, 1e-9])
+    step = width / max(len(estimates), 1)
+    shapes = []
+    for place, (estimate, lower, upper) in enumerate(zip(estimates, lowers, uppers, strict=True)):
+        bar_height, low, high = (_position(share / top, height) for share in (estimate, lower, upper))
+        x, bar_width = round(place * step, 2), round(0.85 * step, 2)
+        shapes += [
+            _draw_rect(x, round(height - bar_height, 2), bar_width, bar_height, "fill"),
+            _draw_rect(round(x + 0.3 * step, 2), round(height - high, 2), round(0.25 * step, 2), high - low, "band"),
+        ]
+    return Drawing(width, height, tuple(shapes))

@@ -73,26 +73,41 @@ def _column_parts(estimates: Estimates, name: str) -> list[Table | str]:
 
 def _column_statistics(estimates: Estimates, name: str) -> list[Table | str]:
     space = estimates.plan[name].space
-    if space.holds_sets:
-        support = estimates.support(name).sort_values("estimate", ascending=False, kind="stable")
-        return _share_parts(f"Sets that hold each item of {name}", "Item", support)
     if space.holds_vectors:
         return _mean_curve_parts(estimates, name)
+    shares = distribution(estimates, name)
+    if space.holds_sets:
+        assert shares is not None
+        return _share_parts(f"Sets that hold each item of {name}", "Item", shares)
     if has_few_values(space):
-        counts = estimates.value_counts(name, normalize=True, sort=space.metric == "discrete", dropna=False)
-        return _share_parts(f"Shares of the values of {name}", "Value", counts)
+        assert shares is not None
+        return _share_parts(f"Shares of the values of {name}", "Value", shares)
     rows = _mean_parts(estimates, name)
+    return rows if shares is None else [*rows, *_share_parts(f"Shares of {name} in bins", "From … to", shares)]
+
+
+def distribution(estimates: Estimates, name: str) -> pd.DataFrame | None:
+    """Return the shares of a column's values, bins or items with their intervals, by labels to read.
+
+    None for vectors, and for fine grids without a measured table, whose law takes too long to fit.
+    """
+    space = estimates.plan[name].space
+    if space.holds_vectors:
+        return None
+    if space.holds_sets:
+        return estimates.support(name).sort_values("estimate", ascending=False, kind="stable")
+    if has_few_values(space):
+        return estimates.value_counts(name, normalize=True, sort=space.metric == "discrete", dropna=False)
     has_table = any(name in measure.columns for measure in estimates.plan.measures)
-    # Fine grids without a measured table take too long to fit.
     if space.size > MAX_DRAWN_HISTOGRAM_VALUES and not has_table:
-        return rows
+        return None
     bin_shares = estimates.histogram(name, HISTOGRAM_BINS)
     if space.is_whole and not space.is_time:
         # Intervals are closed on the left: their ends as they are would overlap, and go beyond the bounds.
         first_number, second_number = np.asarray(space.numbers(np.array([0, 1])), dtype=np.float64)
         bin_shares.index = pd.Index(
             [
-                f"{_value_text(interval.left)} … {_value_text(interval.right - (second_number - first_number))}"
+                f"{value_text(interval.left)} … {value_text(interval.right - (second_number - first_number))}"
                 for interval in bin_shares.index
             ]
         )
@@ -102,9 +117,8 @@ def _column_statistics(estimates: Estimates, name: str) -> list[Table | str]:
         ends = [
             (_without_zone(interval.left), min(_without_zone(interval.right), high)) for interval in bin_shares.index
         ]
-        bin_shares.index = pd.Index([f"{_value_text(left)} … {_value_text(right)}" for left, right in ends])
-    shares = bin_shares[["estimate", "lower", "upper"]].clip(lower=0.0) / max(estimates.n, 1)
-    return [*rows, *_share_parts(f"Shares of {name} in bins", "From … to", shares)]
+        bin_shares.index = pd.Index([f"{value_text(left)} … {value_text(right)}" for left, right in ends])
+    return bin_shares[["estimate", "lower", "upper"]].clip(lower=0.0) / max(estimates.n, 1)
 
 
 def _share_parts(caption: str, head: str, shares: pd.DataFrame) -> list[Table | str]:
@@ -131,7 +145,7 @@ def _label_text(value: Any) -> str:
     return "(missing)" if pd.api.types.is_scalar(value) and pd.isna(value) else str(value)
 
 
-def _value_text(value: Any) -> str:
+def value_text(value: Any) -> str:
     """Return a number or a time to read."""
     if isinstance(value, pd.Timestamp):
         return value.strftime("%Y-%m-%d")
@@ -154,7 +168,7 @@ def _mean_parts(estimates: Estimates, name: str) -> list[Table | str]:
     point_share, lower_share, upper_share = (float((value - low) / (high - low)) for value in (point, lower, upper))
     if not all(map(math.isfinite, (point_share, lower_share, upper_share))):
         return ["The mean is indistinguishable from noise."]
-    text = _interval_text(point, lower, upper, _value_text)
+    text = _interval_text(point, lower, upper, value_text)
     drawing = interval_bar(point_share, lower_share, upper_share, point=True)
     mean_table = table(
         f"Mean of {name}", ("Statistic", "#Estimate", "Interval"), [("Mean", text, drawing)], "bars", hide=True
@@ -164,7 +178,7 @@ def _mean_parts(estimates: Estimates, name: str) -> list[Table | str]:
         "the mean of clipped values."
         for bound, share in estimates.clipped_at(name).items()
     ]
-    return [mean_table, f"drawn from {_value_text(low)} to {_value_text(high)}", *notes]
+    return [mean_table, f"drawn from {value_text(low)} to {value_text(high)}", *notes]
 
 
 def _mean_curve_parts(estimates: Estimates, name: str) -> list[Table | str]:

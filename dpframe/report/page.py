@@ -37,7 +37,7 @@ from dpframe.report.elements import (
     unit_word,
 )
 from dpframe.report.figures import MAX_DRAWN_COLUMNS, Figure, estimate_figures, forecast_rows, share_table
-from dpframe.report.glance import glance
+from dpframe.report.overview import overview
 from dpframe.spaces.words import number
 
 PROVED, ATTESTED, OPEN = "proved from the file", "stated by the curator", "ask the curator"
@@ -236,7 +236,7 @@ def page(info: ReleaseInfo, certificate: Certificate, estimates: Estimates | Non
             plan=plan,
             digest=info.digest,
             certificate=certificate,
-            glance=glance(plan, info.n, estimates),
+            overview=overview(plan, info.n, estimates),
             promises=[
                 Promise("The release as a whole", release_threat, plan.release, main=True),
                 Promise("Each row on its own", row_threat, plan.local),

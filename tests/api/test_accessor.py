@@ -87,7 +87,7 @@ def test_a_number_of_members_that_is_passed_through_warns(census):
 def test_repr_of_raw_and_released(census, census_spaces):
     assert "not sanitized, 5,000 rows, 6 columns" in repr(census.dp)
     safe = census.dp.sanitize(epsilon=6, delta=0, spaces=census_spaces)
-    first, promise, last = repr(safe.dp).splitlines()
+    first, promise, *_, last = repr(safe.dp).splitlines()
     assert first == "<DataFrame.dp: a release of 5,000 rows, 6 randomised columns>"
     assert promise == (
         "Promise: epsilon=6, delta=0 for each person with one row, also against someone who knows which row is theirs"
@@ -96,7 +96,6 @@ def test_repr_of_raw_and_released(census, census_spaces):
     credited = repr(census.dp.sanitize(epsilon=6, spaces=census_spaces, measure=None).dp)
     shown = re.search(r"\nPromise: epsilon=6, delta=1e-06 for .* one row; epsilon=([0-9.]+) against", credited)
     assert 10 < float(shown[1]) < 40
-    assert "<li>" in safe.dp._repr_html_()
     assert safe.dp.release.n == 5_000
 
 
@@ -113,7 +112,7 @@ def test_the_first_lines_say_what_to_mind():
     with pytest.warns(dpf.InferenceWarning):
         safe = rare.dp.sanitize(epsilon=1, spaces=spaces, drop=["c"], key=KEY)
     assert "Not found by inference, so their estimates are NaN (declare them in spaces=): d" in repr(safe.dp)
-    assert len(repr(safe.dp).splitlines()) == 4
+    assert len(repr(safe.dp).splitlines()) == 9
     with pytest.warns(dpf.PrivacyLeakWarning):
         leaky = frame.dp.sanitize(epsilon=1, spaces=spaces, infer="data", passthrough=["b"], key=KEY)
     lines = repr(leaky.dp).splitlines()

