@@ -84,7 +84,7 @@ def query(
     mechanism: Annotated[
         str | None,
         typer.Option(
-            help="geometric, laplace, staircase, vector or gaussian; of second-moments wishart; of quantile and "
+            help="geometric, laplace, staircase, staircase_squares, vector or gaussian; of second-moments wishart; of quantile and "
             "most-common exponential or noisy_max.  [default: the one that errs less]"
         ),
     ] = None,

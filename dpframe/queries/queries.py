@@ -120,8 +120,8 @@ class Queries(MomentQueries, QuantileQueries, SetQueries, Selections):
     Every answer is a Series or DataFrame with `estimate`, `std_error`, `lower` and `upper`; ``attrs`` has the
     mechanism, the share, the (ε, δ) that the answer has for itself, and how neighbours differ. Mechanisms:
     ``"geometric"`` (two-sided geometric noise, pure; ``"laplace"`` and ``"vector"`` name the same on real numbers and
-    on several), ``"staircase"`` (pure; of least expected absolute error, for a number that moves by more than 1),
-    ``"gaussian"`` (discrete Gaussian noise); for a choice (`select`, `quantile`, `most_common`) ``"exponential"`` and
+    on several), ``"staircase"`` and ``"staircase_squares"`` (pure; of least expected absolute and squared error, for a
+    number that moves by more than 1), ``"gaussian"`` (discrete Gaussian noise); for a choice (`select`, `quantile`, `most_common`) ``"exponential"`` and
     ``"noisy_max"``. Where none is named, the one that errs less is taken; that choice is public. All of them are
     sampled exactly, in integers; `second_moments` takes ``"wishart"`` as well, which is not.
 

@@ -13,7 +13,7 @@ Privacy, mechanism by mechanism, always of the integers that are sampled:
   rate ε/Δ₁ on each. ln P(y)/P'(y) is a sum of rate·|moveᵢ| ≤ rate·Δ₁ = ε. As Δ₁ ≤ √d·Δ₂, √d·Δ₂ is valid too; the
   smaller one is used. (Rate ε/Δ₂ is not private for d > 1.)
 - *staircase*: one number that moves by at most Δ stays on its step or changes to a neighbouring one; ln P is a
-  multiple of ε per step (Geng–Viswanath 2014, Thm 1 and its integer form).
+  multiple of ε per step (Geng–Viswanath 2014, Thm 1 and its integer form), whatever error the law minimises.
 - *gaussian*: discrete Gaussian noise. In a step, the lattice law's profile lies under the curve of the step
   (`dpframe.accounting.discrete_gaussian`); in an (ε, δ), its profile at ε is at most δ, for the lattice law itself and
   not for the normal one of Balle and Wang (2018, Thm 8), which the search starts from.
@@ -26,7 +26,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from statistics import NormalDist
 
 import numpy as np
@@ -240,14 +240,14 @@ def geometric(numbers: Numbers, portion: Portion) -> Stairs:
     return Stairs(law, _within(loss, epsilon))
 
 
-def stairs(numbers: Numbers, portion: Portion) -> Stairs:
-    """Return staircase noise on one number, of least expected absolute error."""
+def stairs(numbers: Numbers, portion: Portion, power: int = 1) -> Stairs:
+    """Return staircase noise on one number, of least expected absolute error, or squared error for ``power`` 2."""
     if numbers.size > 1:
         raise ParameterError(
             'staircase is for an answer of one number, a count, sum or mean; take mechanism="vector" for several'
         )
     epsilon, width = portion.pure_epsilon, numbers.contributions * numbers.span
-    law = staircase(width, epsilon * _ANSWER_RATE_FACTOR)
+    law = staircase(width, epsilon * _ANSWER_RATE_FACTOR, power)
     return Stairs(law, _within(law.loss(width), epsilon))
 
 
@@ -361,6 +361,10 @@ MECHANISMS: Mapping[str, Fit] = {
     "geometric": geometric,
     "laplace": geometric,
     "staircase": stairs,
+    "staircase_squares": partial(stairs, power=2),
     "vector": geometric,
 }
-"""Mechanisms of answers, by name; laplace and vector name geometric noise on reals and on several numbers."""
+"""Mechanisms of answers, by name; laplace and vector name geometric noise on reals and on several numbers.
+
+staircase has the least expected absolute error, staircase_squares the least expected squared error.
+"""

@@ -133,7 +133,7 @@ def test_gaussian_keeps_its_step(numbers):
     assert noise.sigma2 == pytest.approx(numbers.l2**2 / 0.04, rel=0.01)
 
 
-@pytest.mark.parametrize("name", ["geometric", "laplace", "vector", "staircase"])
+@pytest.mark.parametrize("name", ["geometric", "laplace", "vector", "staircase", "staircase_squares"])
 @pytest.mark.parametrize("epsilon", [0.01, 0.5, 4.0])
 def test_pure_noise_loses_at_most_its_epsilon(name, epsilon):
     for numbers in (Numbers(), Numbers(span=65_536), Numbers(span=7, contributions=3)):
