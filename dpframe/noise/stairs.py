@@ -141,7 +141,10 @@ class StairNoise:
         return self.moment(2)
 
     def moment(self, power: int) -> float:
-        """Return E|k|^power, power 1 or 2, of the centre and the steps: |k| is plateau + j·width + place on a step, j geometric."""
+        """Return E|k|^power, power 1 or 2, of the centre and the steps.
+
+        On a step |k| is plateau + j·width + place on the step, j geometric.
+        """
         top, beta = self._top
         r, w, stop_chance = self.plateau, self.width, -math.expm1(-self.rate)
         mean, square = beta / stop_chance, beta * (1 + beta) / stop_chance**2  # of j
