@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -169,7 +170,7 @@ class RegressionQueries(Asking):
             raise ParameterError(
                 f"formula has {size:,} coefficients, and regress takes {MOST_COEFFICIENTS}; leave categories out"
             )
-        is_number = isinstance(penalty, int | float) and not isinstance(penalty, bool)
+        is_number = isinstance(penalty, Real) and not isinstance(penalty, bool)
         if not is_number or not MIN_PENALTY <= penalty <= MAX_PENALTY:
             raise ParameterError(
                 f"penalty must be a number from {MIN_PENALTY:g} to {MAX_PENALTY:g}, e.g. "

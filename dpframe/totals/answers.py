@@ -26,7 +26,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import lru_cache, partial
+from functools import lru_cache
 from statistics import NormalDist
 
 import numpy as np
@@ -251,6 +251,11 @@ def stairs(numbers: Numbers, portion: Portion, power: int = 1) -> Stairs:
     return Stairs(law, _within(law.loss(width), epsilon))
 
 
+def stairs_of_squares(numbers: Numbers, portion: Portion) -> Stairs:
+    """Return staircase noise on one number, of least expected squared error."""
+    return stairs(numbers, portion, power=2)
+
+
 def _within(loss: float, epsilon: float) -> float:
     if loss > epsilon:  # the rounding of the tables exceeds so small an ε
         raise ParameterError(_NOTHING)
@@ -361,7 +366,7 @@ MECHANISMS: Mapping[str, Fit] = {
     "geometric": geometric,
     "laplace": geometric,
     "staircase": stairs,
-    "staircase_squares": partial(stairs, power=2),
+    "staircase_squares": stairs_of_squares,
     "vector": geometric,
 }
 """Mechanisms of answers, by name; laplace and vector name geometric noise on reals and on several numbers.

@@ -44,10 +44,10 @@ Rows = Callable[[], Iterable[tuple[FloatArray, FloatArray]]]
 """Yields all rows in blocks: features, shape (rows, d), and outcomes, shape (rows,)."""
 
 MIN_PENALTY, MAX_PENALTY = 1e-6, 1e3
-"""Least and largest penalty: beyond them noise hides all coefficients, or the penalty does (limit)."""
-TOLERANCE_SHARE = 2.0**-10
+"""Least and largest penalty: beyond them noise hides all coefficients, or the penalty does (limit of use)."""
+GRADIENT_TOLERANCE_SHARE = 2.0**-10
 """Part of the sensitivity 2kL/(nλ) that the gradient's remainder may add (tolerance)."""
-GRID_CELLS = 2.0**16
+RIDGE_GRID_CELLS = 2.0**16
 """Steps of the grid in the sensitivity: rounding adds √d of them (tolerance)."""
 FEATURE_SCALE = 1 - 2.0**-40
 """Factor by which features are shortened, so that rounding leaves their norm at most 1 (tolerance)."""
@@ -140,8 +140,8 @@ class RidgeObjective:
     size: int
     n: int
     contributions: int = 1
-    tolerance_share: float = TOLERANCE_SHARE
-    grid_cells: float = GRID_CELLS
+    tolerance_share: float = GRADIENT_TOLERANCE_SHARE
+    grid_cells: float = RIDGE_GRID_CELLS
 
     @property
     def minimiser_sensitivity(self) -> float:

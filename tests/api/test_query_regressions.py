@@ -51,18 +51,19 @@ def ridge_fit(people, family, penalty):
 FORMULAS = {"gaussian": "visits ~ age + C(ward) + smoker", "binomial": "smoker ~ age + ward"}
 
 
+@pytest.mark.walk(1)
 @pytest.mark.parametrize("family", FORMULAS)
 def test_intervals_hold_the_ridge_coefficients_as_often_as_they_say(people, family):
-    """200 answers at fixed keys: shares within five standard deviations of a binomial."""
+    """100 answers at fixed keys: shares within five standard deviations of a binomial."""
     truth = ridge_fit(people, family, 0.05)
-    q = dpf.Queries(people, 30.0, delta=1e-6, spaces=SPACES)
-    answers = [q.regress(FORMULAS[family], family=family, penalty=0.05, share=0.003) for _ in range(200)]
+    q = dpf.Queries(people, 30.0, delta=1e-4, spaces=SPACES, accounting="basic")
+    answers = [q.regress(FORMULAS[family], family=family, penalty=0.05, share=0.01) for _ in range(100)]
     assert answers[0].index.tolist() == truth.index.tolist()
     held = np.array([((a["lower"] <= truth) & (truth <= a["upper"])).to_numpy() for a in answers])
-    assert abs(held.mean(axis=0) - 0.95).max() < 5 * math.sqrt(0.95 * 0.05 / 200)
+    assert abs(held.mean(axis=0) - 0.95).max() < 5 * math.sqrt(0.95 * 0.05 / 100)
     z = np.array([((a["estimate"] - truth) / a["std_error"]).to_numpy() for a in answers])
-    assert z.std(axis=0) == pytest.approx(np.ones(len(truth)), rel=0.2)
-    assert abs(z.mean(axis=0)).max() < 5 / math.sqrt(200)
+    assert z.std(axis=0) == pytest.approx(np.ones(len(truth)), rel=0.36)
+    assert abs(z.mean(axis=0)).max() < 5 / math.sqrt(100)
 
 
 def test_beside_a_plain_fit(people):
