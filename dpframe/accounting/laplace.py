@@ -1,7 +1,8 @@
 """Scales of Laplace noise that is (ε, δ)-private: the tight one, and the one that the metric-spaces paper prints.
 
-Laplace noise of scale b on a number that moves by Δ has the profile H(ε) = 1 − e^((ε − Δ/b)/2) for 0 ≤ ε ≤ Δ/b. H(ε) = δ
-gives the tight scale. Mechanisms calibrate integers and use neither; the tight scale is their limit on fine grids.
+Laplace noise of scale b on a number that moves by Δ has the profile H(ε) = 1 − e^((ε − Δ/b)/2) for 0 ≤ ε ≤ Δ/b.
+H(ε) = δ gives the tight scale. Mechanisms calibrate integers and use neither; the tight scale is their limit on fine
+grids.
 """
 
 from __future__ import annotations

@@ -59,9 +59,9 @@ class Term:
         """Return one row's features per row, of norm at most 1; a null is the middle, or the first category."""
         if self.axis is not None:
             cells = self.axis.cell_of(codes)
-            return (np.asarray(cells)[:, None] == np.arange(1, self.axis.cells)).astype(np.float64)
+            return np.asarray(np.asarray(cells)[:, None] == np.arange(1, self.axis.cells), dtype=np.float64)
         last_code = float(self.column.space.values - 1)
-        return (2 * filled(codes, self.column.space).astype(np.float64)[:, None] - last_code) / last_code
+        return np.asarray((2 * filled(codes, self.column.space).astype(np.float64)[:, None] - last_code) / last_code)
 
 
 @dataclass
@@ -170,7 +170,8 @@ class RegressionQueries(Asking):
             raise ParameterError(
                 f"formula has {size:,} coefficients, and regress takes {MOST_COEFFICIENTS}; leave categories out"
             )
-        is_number = isinstance(penalty, Real) and not isinstance(penalty, bool)
+        given: Any = penalty
+        is_number = isinstance(given, Real) and not isinstance(given, bool)
         if not is_number or not MIN_PENALTY <= penalty <= MAX_PENALTY:
             raise ParameterError(
                 f"penalty must be a number from {MIN_PENALTY:g} to {MAX_PENALTY:g}, e.g. "

@@ -249,7 +249,9 @@ class FileInput(Streamed):
         """Return the public facts of files; raise `FileError` if their partition keys or releases differ."""
         first_path, first_keys = files[0]
         schemas: dict[Path, pa.Schema] = {}
-        texts, rows, typical_files = set(), 0, []
+        texts: set[str | None] = set()
+        typical_files: list[Path] = []
+        rows = 0
         for path, keys in files:
             file_schema, text, file_rows = cls._describe_file(path)
             check_distinct(file_schema.names)

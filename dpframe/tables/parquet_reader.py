@@ -178,7 +178,8 @@ class ParquetInput(FileInput):
 
     def read(self, names: Sequence[str]) -> pa.Table:
         """Return columns as one table, with the metadata that pandas wrote to the first file."""
-        tables, metadata = [], None
+        tables: list[pa.Table] = []
+        metadata = None
         for path, keys in self.files:
             stored_names = self._stored_names(path, names)
             with _open_file(path) as reader:

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -189,7 +189,7 @@ class RidgeObjective:
         A product of x and w of d terms errs by d roundings of ‖w‖, which the curvature turns into slopes; slopes err by
         8 roundings; a block's sum errs by a rounding of each row's term, and the sum of blocks is exact.
         """
-        roundings = _GRADIENT_BLOCK_ROWS + 24 + self.size
+        roundings = float(_GRADIENT_BLOCK_ROWS + 24 + self.size)
         roundings += ((self.size + 4) * self.loss.smoothness + 8 * self.penalty) * norm
         return roundings * _UNIT_ROUNDING * _RIDGE_ROUNDING_FACTOR
 
@@ -246,7 +246,7 @@ def ridge_noise(objective: RidgeObjective, portion: Portion) -> BallNoise:
         table = gaussian_table(sigma2)
         return BallNoise(float(table.sigma2), objective.size, objective.span, round_up(table.distance))
 
-    def cost(scales: list[float]) -> Step:
+    def cost(scales: Sequence[float]) -> Step:
         return noise_step([noise_of(scales[0])], 1, limit.delta * (1 - 1e-6))
 
     query = BallNoise(1.0, objective.size, objective.span)
