@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,8 +47,6 @@ def _one_column(options: str, compute: Callable[[Queries, list[str], Mapping[str
 def _regress(queries: Queries, formula: str, options: Mapping[str, Any]) -> pd.DataFrame:
     if options["mechanism"] is not None:
         raise ParameterError("regress takes no --mechanism, as its noise is gaussian; leave it out")
-    if "penalty" not in options:
-        raise ParameterError(f"give --penalty, e.g. --penalty {2 / math.sqrt(queries.n):.1g}")
     return queries.regress(formula, **{name: value for name, value in options.items() if name != "mechanism"})
 
 

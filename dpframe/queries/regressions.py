@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Iterator
@@ -17,6 +18,8 @@ from dpframe.accounting.discrete_gaussian import BallNoise
 from dpframe.errors import ParameterError, is_one_of, name_list
 from dpframe.estimate.axes import ListedAxis
 from dpframe.estimate.results import RESULTS
+from dpframe.noise.gaussian import Ints
+from dpframe.noise.keystream import Keystream
 from dpframe.plan.threads import one_thread
 from dpframe.queries.base import MOST_GROUPS, Asking, Paid, facts_of, with_facts
 from dpframe.queries.columns import QueryColumn, normal
@@ -24,8 +27,17 @@ from dpframe.queries.values import Answered
 from dpframe.spaces.arrays import FloatArray
 from dpframe.totals.answers import Portion
 from dpframe.totals.counts import Codes, noisy
+from dpframe.totals.newton import NewtonNoise, gradient_sum, gram_sum, newton_fit, newton_noise
 from dpframe.totals.questions import filled
-from dpframe.totals.ridge import FEATURE_SCALE, LOSSES, MAX_PENALTY, MIN_PENALTY, RidgeObjective, ridge_noise
+from dpframe.totals.ridge import (
+    FEATURE_SCALE,
+    LOSSES,
+    MAX_PENALTY,
+    MIN_PENALTY,
+    Loss,
+    RidgeObjective,
+    ridge_noise,
+)
 
 MOST_COEFFICIENTS = 200
 """Largest number of coefficients of a regression (limit of time)."""
@@ -110,18 +122,75 @@ class _RegressionRows:
         return matrix * half * self.scale, shift
 
 
+@dataclass(frozen=True)
+class _Coefficients:
+    """Noisy coefficients, the covariance of their noise, and a bound on what they differ by beside."""
+
+    weights: FloatArray
+    covariance: FloatArray
+    remainder: float = 0.0
+
+
+@dataclass(frozen=True)
+class _NewtonMethod:
+    """Newton steps on noisy sums."""
+
+    loss: Loss
+    n: int
+    size: int
+    contributions: int
+
+    def noise(self, portion: Portion) -> NewtonNoise:
+        """Return the noise of all sums within a portion."""
+        return newton_noise(self.size, self.contributions, portion)
+
+    def draw(self, rows: _RegressionRows, noise: NewtonNoise, stream: Keystream) -> _Coefficients:
+        """Return the coefficients after the last step."""
+
+        def ask(turn: int, weights: FloatArray) -> Ints:
+            own_stream = stream.column(json.dumps(["regress", turn]), "measure")
+            return noisy(gradient_sum(self.loss, rows, weights), noise.gradient.sigma2, own_stream)
+
+        gram = noisy(gram_sum(rows, self.size), noise.gram.sigma2, stream.column("regress", "measure"))
+        fit = newton_fit(self.loss, self.n, self.size, rows.scale, noise, gram, ask)
+        return _Coefficients(fit.weights, fit.covariance)
+
+
+@dataclass(frozen=True)
+class _RidgeMethod:
+    """Noise on the coefficients of least penalised loss."""
+
+    objective: RidgeObjective
+
+    def noise(self, portion: Portion) -> BallNoise:
+        """Return the noise of the coefficients within a portion."""
+        return ridge_noise(self.objective, portion)
+
+    def draw(self, rows: _RegressionRows, noise: BallNoise, stream: Keystream) -> _Coefficients:
+        """Return the coefficients with noise."""
+        grid = self.objective.grid
+        draws = noisy(self.objective.rounded(rows), noise.sigma2, stream.column("regress", "measure"))
+        covariance = np.eye(self.objective.size) * (noise.sigma2 * grid**2)
+        return _Coefficients(draws * grid, covariance, self.objective.remainder)
+
+
 class RegressionQueries(Asking):
     """Regressions; see `Queries`."""
 
-    def regress(self, formula: str, *, family: str = "gaussian", penalty: float, share: float) -> pd.DataFrame:
-        """Return the coefficients of a ridge regression of all rows, with noise on each.
+    def regress(
+        self, formula: str, *, family: str = "gaussian", penalty: float | None = None, share: float
+    ) -> pd.DataFrame:
+        """Return the coefficients of a regression of all rows, with noise on sums or on the coefficients.
 
-        The fit minimises the mean loss of the rows plus ``penalty``/2 times the squared norm of the coefficients, where
-        numbers are scaled to [−1, 1] by their bounds and all features of a row to a norm of at most 1. A replaced row
-        moves that minimiser by at most 2/(n·penalty) in ℓ2, and the noise is in proportion: a tenth of the penalty has
-        ten times the noise, and less of the shrinkage towards 0. Intervals are for the table's own ridge coefficients,
-        whatever the penalty; they contain the noise, the rounding and what the fit leaves of its gradient, but neither
-        the shrinkage nor sampling error. `dpframe.totals.ridge` has the proof.
+        By default the fit has no penalty: Newton steps from 0 ask for noisy sums, one of products of features and one
+        of slopes in each step. Errors are those of the last step's noise, so that intervals are approximate: .90 to .97
+        of those of .95 held the table's own coefficients in simulations from 1,000 rows on.
+
+        With a ``penalty`` it is a ridge regression with noise on its output: the fit minimises the mean loss plus
+        ``penalty``/2 times the squared norm of the coefficients, where numbers are scaled to [−1, 1] by their bounds
+        and all features of a row to a norm of at most 1. A replaced row moves that minimiser by at most 2/(n·penalty)
+        in ℓ2, and the noise is in proportion. Its intervals are exact, and hold the table's own ridge coefficients.
+        Intervals of both contain neither shrinkage nor sampling error.
 
         Parameters
         ----------
@@ -132,7 +201,7 @@ class RegressionQueries(Asking):
             ``"gaussian"``: least squares, residuals beyond half of the outcome's range counting linearly (Huber).
             ``"binomial"``: logistic regression of an outcome with two values, the second as success.
         penalty
-            λ, from 1e-6 to 1,000; about 2/√n is a start.
+            None for a fit without penalty, or λ, from 1e-6 to 1,000; about 1/√n is a start.
         share
             See the class. The noise is Gaussian, so that the budget needs a delta above 0.
 
@@ -144,15 +213,15 @@ class RegressionQueries(Asking):
         ------
         ParameterError
             For a formula that is not of this form, a column without a space or with nulls, an outcome of another kind,
-            a penalty out of range, a budget without delta, or if the number of rows is a secret.
+            a penalty out of range, a budget without a delta, or if the number of rows is a secret.
         BudgetExceeded
             If less than the share is left.
 
         Notes
         -----
-        Output perturbation with a certified minimiser (Chaudhuri, Monteleoni, Sarwate 2011, §3). Objective perturbation
-        has less noise, but is private only for an exact minimiser and continuous noise, neither of which computers
-        have.
+        Newton steps: `dpframe.totals.newton`. Output perturbation with a certified minimiser (Chaudhuri, Monteleoni,
+        Sarwate 2011, §3): `dpframe.totals.ridge`. Objective perturbation is private only for an exact minimiser and
+        continuous noise, neither of which computers have.
 
         Examples
         --------
@@ -160,9 +229,10 @@ class RegressionQueries(Asking):
         >>> people = dpf.datasets.make_census(20_000, columns=["age", "sex", "income"])
         >>> spaces = {"age": (18, 95), "sex": ["F", "M"], "income": (0, 100_000)}
         >>> q = dpf.Queries(people, 1.0, delta=1e-6, spaces=spaces)
-        >>> fit = q.regress("income ~ age + sex", penalty=0.02, share=1)
-        >>> fit.index.tolist(), fit["std_error"].round(-1).tolist()
-        (['Intercept', 'age', 'C(sex)[M]'], [1090.0, 20.0, 610.0])
+        >>> q.regress("income ~ age + sex", share=0.5).index.tolist()
+        ['Intercept', 'age', 'C(sex)[M]']
+        >>> q.regress("income ~ age + sex", penalty=0.02, share=0.5)["std_error"].round(-1).tolist()
+        [1540.0, 20.0, 870.0]
         """
         rows = self._regression_rows(formula, family)
         size = len(rows.names)
@@ -170,31 +240,26 @@ class RegressionQueries(Asking):
             raise ParameterError(
                 f"formula has {size:,} coefficients, and regress takes {MOST_COEFFICIENTS}; leave categories out"
             )
-        given: Any = penalty
-        is_number = isinstance(given, Real) and not isinstance(given, bool)
-        if not is_number or not MIN_PENALTY <= penalty <= MAX_PENALTY:
-            raise ParameterError(
-                f"penalty must be a number from {MIN_PENALTY:g} to {MAX_PENALTY:g}, e.g. "
-                f"penalty={2 / math.sqrt(self.n):.1g}"
-            )
-        objective = RidgeObjective(LOSSES[family], float(penalty), size, self.n, self.contributions)
+        method: _NewtonMethod | _RidgeMethod = _NewtonMethod(LOSSES[family], self.n, size, self.contributions)
+        if penalty is not None:
+            objective = RidgeObjective(LOSSES[family], self._checked_penalty(penalty), size, self.n, self.contributions)
+            method = _RidgeMethod(objective)
 
-        def fit_noise(portion: Portion) -> tuple[str, BallNoise, Budget]:
-            return "gaussian", ridge_noise(objective, portion), portion.budget
+        def fit_noise(portion: Portion) -> tuple[str, Any, Budget]:
+            return "gaussian", method.noise(portion), portion.budget
 
         best_fit = min(map(fit_noise, self._allowed_portions(share)), key=lambda candidate: candidate[1].sigma2)
 
         @one_thread
-        def draw_coefficients(receipt: Paid[tuple[str, BallNoise, Budget]]) -> pd.DataFrame:
+        def draw_coefficients(receipt: Paid[tuple[str, Any, Budget]]) -> pd.DataFrame:
             name, noise, budget = receipt.fitted
-            draws = noisy(objective.rounded(rows), noise.sigma2, receipt.stream.column("regress", "measure"))
+            drawn = method.draw(rows, noise, receipt.stream)
             matrix, shift = rows.in_units()
-            lengths = np.linalg.norm(matrix, axis=1)
-            errors = lengths * (math.sqrt(noise.sigma2) * objective.grid)
-            results = normal(matrix @ (draws * objective.grid) + shift, errors, self.confidence_level)
-            results["lower"] -= lengths * objective.remainder
-            results["upper"] += lengths * objective.remainder
-            facts: dict[str, Any] = {"formula": formula, "family": family, "penalty": float(penalty), "n": self.n}
+            errors = np.sqrt(np.diag(matrix @ drawn.covariance @ matrix.T))
+            results = normal(matrix @ drawn.weights + shift, errors, self.confidence_level)
+            remainders = np.linalg.norm(matrix, axis=1) * drawn.remainder
+            results["lower"], results["upper"] = results["lower"] - remainders, results["upper"] + remainders
+            facts: dict[str, Any] = {"formula": formula, "family": family, "penalty": penalty, "n": self.n}
             for term in (rows.outcome, *rows.terms):
                 facts |= term.column.facts
             facts |= facts_of(name, receipt.share, budget, self.unit)
@@ -203,6 +268,15 @@ class RegressionQueries(Asking):
 
         columns = list({term.column.name: term.column for term in (rows.outcome, *rows.terms)}.values())
         return self._run_answer_job(rows.add, columns, share, "regress", best_fit, draw_coefficients)
+
+    def _checked_penalty(self, penalty: Any) -> float:
+        is_number = isinstance(penalty, Real) and not isinstance(penalty, bool)
+        if not is_number or not MIN_PENALTY <= penalty <= MAX_PENALTY:
+            raise ParameterError(
+                f"penalty must be a number from {MIN_PENALTY:g} to {MAX_PENALTY:g}, e.g. "
+                f"penalty={1 / math.sqrt(self.n):.1g}, or None"
+            )
+        return float(penalty)
 
     def _regression_rows(self, formula: str, family: str) -> _RegressionRows:
         """Return the empty rows of a formula, or raise `ParameterError`."""

@@ -78,6 +78,10 @@ class Loss(ABC):
     def curvatures(self, outcomes: FloatArray, predictions: FloatArray) -> FloatArray:
         """Return the second derivative in s of each row."""
 
+    @abstractmethod
+    def intercept(self, mean_outcome: float, error: float) -> float:
+        """Return the prediction that is best for all rows, from the mean outcome and its error."""
+
 
 class HuberLoss(Loss):
     """Half of the squared residual, (s − y)²/2; beyond 1, half of the outcome's range, residuals count linearly.
@@ -96,6 +100,10 @@ class HuberLoss(Loss):
         """Return 1 for residuals within ±1."""
         return (np.abs(predictions - outcomes) <= 1.0).astype(np.float64)
 
+    def intercept(self, mean_outcome: float, error: float) -> float:
+        """Return the mean outcome."""
+        return min(max(mean_outcome, -1.0), 1.0)
+
 
 class LogisticLoss(Loss):
     """The negative log-likelihood ln(1 + e^(−ys)) of outcomes −1 and 1."""
@@ -113,6 +121,11 @@ class LogisticLoss(Loss):
         """Return p·(1 − p)."""
         small = np.exp(-np.abs(predictions))
         return np.asarray(small / (1.0 + small) ** 2)
+
+    def intercept(self, mean_outcome: float, error: float) -> float:
+        """Return the log odds; a share nearer to 0 or 1 than its error counts as the error."""
+        end = max(1 - 2 * error, 0.0)
+        return math.log1p(min(max(mean_outcome, -end), end)) - math.log1p(-min(max(mean_outcome, -end), end))
 
 
 LOSSES: Mapping[str, Loss] = {"gaussian": HuberLoss(), "binomial": LogisticLoss()}
@@ -232,7 +245,12 @@ class RidgeObjective:
 
 
 def ridge_noise(objective: RidgeObjective, portion: Portion) -> BallNoise:
-    """Return the least discrete Gaussian noise on the rounded coefficients whose cost is within a portion.
+    """Return the least noise on the rounded coefficients whose cost is within a portion; see `ball_noise`."""
+    return ball_noise(objective.size, objective.span, portion)
+
+
+def ball_noise(size: int, span: int, portion: Portion) -> BallNoise:
+    """Return the least discrete Gaussian noise within a portion on numbers that move by a vector of norm ``span``.
 
     Raises `ParameterError` if the portion has no δ, or is too small.
     """
@@ -244,13 +262,12 @@ def ridge_noise(objective: RidgeObjective, portion: Portion) -> BallNoise:
 
     def noise_of(sigma2: float) -> BallNoise:
         table = gaussian_table(sigma2)
-        return BallNoise(float(table.sigma2), objective.size, objective.span, round_up(table.distance))
+        return BallNoise(float(table.sigma2), size, span, round_up(table.distance))
 
     def cost(scales: Sequence[float]) -> Step:
         return noise_step([noise_of(scales[0])], 1, limit.delta * (1 - 1e-6))
 
-    query = BallNoise(1.0, objective.size, objective.span)
-    variances = least_noise([query], [1.0], min(limit.mu, CLEAREST), 1, cost)
+    variances = least_noise([BallNoise(1.0, size, span)], [1.0], min(limit.mu, CLEAREST), 1, cost)
     if variances is None:
         raise ParameterError("the share is too small for a regression: its noise exceeds every table; raise share")
     return noise_of(variances[0])

@@ -66,6 +66,30 @@ def test_intervals_hold_the_ridge_coefficients_as_often_as_they_say(people, fami
     assert abs(z.mean(axis=0)).max() < 5 / math.sqrt(100)
 
 
+@pytest.mark.walk(1)
+@pytest.mark.parametrize("family", FORMULAS)
+def test_intervals_without_a_penalty_are_nearly_as_good(people, family):
+    """100 answers at fixed keys, of the plain coefficients: .90 less four standard deviations of a binomial."""
+    truth = ridge_fit(people, family, 0.0)
+    q = dpf.Queries(people, 100.0, delta=1e-4, spaces=SPACES, accounting="basic")
+    answers = [q.regress(FORMULAS[family], family=family, share=0.01) for _ in range(100)]
+    held = np.array([((a["lower"] <= truth) & (truth <= a["upper"])).to_numpy() for a in answers])
+    assert held.mean(axis=0).min() > 0.90 - 4 * math.sqrt(0.9 * 0.1 / 100)
+    z = np.array([((a["estimate"] - truth) / a["std_error"]).to_numpy() for a in answers])
+    assert abs(z.mean(axis=0)).max() < 0.6
+    assert answers[0].attrs["penalty"] is None
+
+
+def test_a_rare_outcome(people):
+    """An outcome of 3 % is far from the start: intercepts need the curvature there."""
+    rng = np.random.default_rng(2)
+    many = pd.DataFrame({"age": rng.integers(20, 81, 60_000)})
+    many["smoker"] = rng.random(60_000) < 1 / (1 + np.exp(3.5 - (many["age"] - 50) / 30))
+    q = dpf.Queries(many, 3.0, delta=1e-6, spaces={"age": (20, 80), "smoker": dpf.Boolean()})
+    fit = q.regress("smoker ~ age", family="binomial", share=1)
+    assert fit["estimate"].to_numpy() == pytest.approx([-3.5 - 50 / 30, 1 / 30], rel=0.15)
+
+
 def test_beside_a_plain_fit(people):
     """Of 60,000 rows a penalty of 0.0005 shrinks least-squares slopes by less than a fifth, noise included."""
     many = pd.concat([people] * 20)
@@ -150,7 +174,7 @@ REFUSALS = [
     ({"formula": "ward ~ age"}, "column ward holds no numbers, which regress needs"),
     ({"formula": "visits ~ age", "family": "binomial"}, "column visits has not two values"),
     ({"family": "poisson"}, "family must be one of gaussian, binomial"),
-    ({"penalty": 0.0}, "penalty must be a number from 1e-06 to 1000, e.g. penalty=1"),
+    ({"penalty": 0.0}, "penalty must be a number from 1e-06 to 1000, e.g. penalty=0.7, or None"),
     ({"penalty": -1}, "penalty must be a number"),
     ({"penalty": "x"}, "penalty must be a number"),
     ({"penalty": math.nan}, "penalty must be a number"),
