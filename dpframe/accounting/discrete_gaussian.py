@@ -62,6 +62,8 @@ _MU_SEARCH_TOLERANCE = 1e-4
 _MAX_LATTICE_NODES = 4000
 """Most nodes of a certificate: the curve binds everywhere at once, so that nodes lie close."""
 LEAST_SIGMA2 = 0.25
+"""Least σ² of the tables of a release: a limit of the format of plans."""
+LEAST_LATTICE_SIGMA2 = 0.0625
 """Least σ² whose lattice law has a bound."""
 _STEP_SLACK_DELTA = 2.0**-80
 _SEARCH_FACTOR = 1 + 1e-3
@@ -85,8 +87,8 @@ class IntegerNoise:
     distance: float = 0.0
 
     def __post_init__(self) -> None:
-        if not (LEAST_SIGMA2 <= self.sigma2 < math.inf):
-            raise ParameterError("sigma2 must be finite and at least 1/4; raise the noise")
+        if not (LEAST_LATTICE_SIGMA2 <= self.sigma2 < math.inf):
+            raise ParameterError("sigma2 must be finite and at least 1/16; raise the noise")
         check_whole(self.numbers, "numbers")
         check_whole(self.span, "span")
         check_delta(self.distance, "distance")

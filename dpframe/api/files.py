@@ -119,6 +119,7 @@ def read(path: str | Path, columns: list[str] | None = None) -> pd.DataFrame:
     for name in names:
         if name not in table.names:
             raise ColumnError("is not in the file", column=name)
+    table.check_copied(names)
     # Not pandas' own reader: of a directory it keeps the first file's attrs, even where others differ.
     frame = to_pandas(table.read(names))
     frame.attrs = {} if table.text is None else {"dpframe": table.text}

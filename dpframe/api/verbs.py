@@ -281,12 +281,23 @@ def _released_columns(names: Sequence[str], request: Request) -> list[str]:
     return [name for name in names if name not in drop and name != person]
 
 
+def _exact_columns(request: Request) -> list[str]:
+    """Return the columns whose values a request copies, or that identify persons."""
+    options, plan = request.options, request.plan
+    copied, person = (
+        (options.get("passthrough"), options.get("privacy_id")) if plan is None else (plan.passthrough, plan.privacy_id)
+    )
+    # Other types are refused with the plan.
+    return [name for name in (*(copied if isinstance(copied, list | tuple) else ()), person) if isinstance(name, str)]
+
+
 def _write_release(
     table: FileInput, path: Path, request: Request, budget: ReleaseBudget, writing: Writing
 ) -> ReleaseInfo:
     """Write the release of files, or of a stream, and return its description."""
     sink = Sink(path, writing.compression)
     sink.check(table.schema.field(name) for name in _released_columns(table.names, request))
+    table.check_copied(_exact_columns(request))
     show_progress = writing.progress or (lambda done, total: None)
     threads = usual_threads() if writing.threads is None else writing.threads
 

@@ -44,6 +44,12 @@ def _one_column(options: str, compute: Callable[[Queries, list[str], Mapping[str
     return _Question(range(1, 2), frozenset(options.split()), compute)
 
 
+def _regress(queries: Queries, formula: str, options: Mapping[str, Any]) -> pd.DataFrame:
+    if options["mechanism"] is not None:
+        raise ParameterError("regress takes no --mechanism, as its noise is gaussian; leave it out")
+    return queries.regress(formula, **{name: value for name, value in options.items() if name != "mechanism"})
+
+
 QUESTIONS: Mapping[str, _Question] = {
     "count": _Question(range(1), frozenset({"where"}), lambda q, _, o: q.count(**o)),
     "sum": _one_column("by where", lambda q, c, o: q.sum(c[0], **o)),
@@ -58,6 +64,7 @@ QUESTIONS: Mapping[str, _Question] = {
     "second-moments": _Question(
         range(1, 99), frozenset({"where"}), lambda q, c, o: stack_cells(q.second_moments(c, **o))
     ),
+    "regress": _one_column("penalty family", lambda q, c, o: _regress(q, c[0], o)),
     "covariance": _Question(range(1, 99), frozenset({"where"}), lambda q, c, o: stack_cells(q.covariance(c, **o))),
 }
 
@@ -81,11 +88,13 @@ def query(
     bins: Annotated[int | None, option("Bins of numbers, of histogram and crosstab.")] = None,
     q: Annotated[list[float] | None, option("Levels of quantiles; repeat.")] = None,
     k: Annotated[int | None, option("How many most common values.")] = None,
+    penalty: Annotated[float | None, option("Ridge penalty of regress, whose column is a formula.")] = None,
+    family: Annotated[str | None, option("Of regress: gaussian (the default) or binomial.")] = None,
     mechanism: Annotated[
         str | None,
         typer.Option(
-            help="geometric, laplace, staircase, vector or gaussian; of second-moments wishart; of quantile and "
-            "most-common exponential or noisy_max.  [default: the one that errs less]"
+            help="geometric, laplace, staircase, staircase_squares, vector or gaussian; of second-moments wishart; of "
+            "quantile and most-common exponential or noisy_max.  [default: the one that errs less]"
         ),
     ] = None,
     contributions: Annotated[int, typer.Option(help="Rows that one person may own.")] = 1,
@@ -115,6 +124,8 @@ def query(
         "bins": bins,
         "q": q[0] if q and len(q) == 1 else q or None,
         "k": k,
+        "penalty": penalty,
+        "family": family,
     }
     # An option without effect would leave the user with the answer to another question.
     for name in sorted(set(arguments) - question.options):

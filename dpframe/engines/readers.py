@@ -80,7 +80,11 @@ class ParquetReader:
     plain: Collection[str] = ()
 
     def only(self, names: Sequence[str], plain: Collection[str]) -> ParquetReader:
-        """Return a reader of some columns; columns in ``plain`` are read without dictionaries."""
+        """Return a reader of some columns; columns in ``plain`` are read without dictionaries, as they are.
+
+        Raises `FileError` if the unification of files would change values of the columns in ``plain``.
+        """
+        self.table.check_copied(plain)
         return replace(self, names=list(names), plain=tuple(plain))
 
     def keyed(self, key: bytes) -> ParquetReader:

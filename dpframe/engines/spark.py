@@ -209,6 +209,8 @@ def _read_files(source: str | Path) -> Any:
         except AnalysisException:
             raise FileError(f"{source} does not exist, or holds no Parquet files; name files or a directory") from None
     files = parquet_files(source)
+    if files.file_schemas:  # Spark would take the schema of one file, and leave columns out
+        raise FileError(f"{source} has files of several schemas, which a Spark frame cannot read; name a target")
     path = str(Path(source).absolute())
     frame = session().read.parquet(path)
     if files.partitions:

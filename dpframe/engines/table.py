@@ -215,7 +215,8 @@ class EngineTable(ABC):
         return {}
 
     def check_passthrough(self, names: Collection[str]) -> None:
-        """Raise `ColumnError` for passed-through objects whose types differ between parts."""
+        """Raise `ColumnError` or `FileError` for passed-through columns whose types differ between parts or files."""
+        self.reader.only(list(names), names)
         # Objects leave as Arrow arrays, which have one type.
         template = self.template
         if not isinstance(template, PandasFrame) or self.text is not None:

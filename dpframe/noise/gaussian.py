@@ -29,6 +29,8 @@ import numpy.typing as npt
 from dpframe.errors import ParameterError
 from dpframe.noise.keystream import U64, ColumnStream
 
+LEAST_TABLE_SIGMA2 = 0.0625
+"""Least σ² of a table: its draws differ from 0 with probability 7e-4."""
 LARGEST_SCALE = 2.0**40
 """Scales beyond it are refused: such noise exceeds the number of rows of any table."""
 
@@ -115,8 +117,8 @@ class GaussianTable:
 
 def gaussian_table(sigma2: float) -> GaussianTable:
     """Return the table of discrete Gaussian noise with parameter σ² = ``sigma2``."""
-    if not 0.25 <= sigma2 <= LARGEST_SCALE**2:
-        raise ParameterError("sigma2 must lie between 1/4 and 2^80")
+    if not LEAST_TABLE_SIGMA2 <= sigma2 <= LARGEST_SCALE**2:
+        raise ParameterError("sigma2 must lie between 1/16 and 2^80")
     return _table(Fraction(sigma2))
 
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 import itertools
 import math
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal, localcontext
 from functools import lru_cache
@@ -133,15 +133,18 @@ class StairNoise:
     @property
     def error(self) -> float:
         """Expected absolute value."""
-        return self._moment(1)
+        return self.moment(1)
 
     @property
     def variance(self) -> float:
         """Variance."""
-        return self._moment(2)
+        return self.moment(2)
 
-    def _moment(self, power: int) -> float:
-        """Return E|k|^power of the centre and the steps: |k| is plateau + j·width + place on a step, j geometric."""
+    def moment(self, power: int) -> float:
+        """Return E|k|^power, power 1 or 2, of the centre and the steps.
+
+        On a step |k| is plateau + j·width + place on the step, j geometric.
+        """
         top, beta = self._top
         r, w, stop_chance = self.plateau, self.width, -math.expm1(-self.rate)
         mean, square = beta / stop_chance, beta * (1 + beta) / stop_chance**2  # of j
@@ -192,12 +195,30 @@ def stair_noise(width: int, plateau: int, rate: float) -> StairNoise:
     return StairNoise(width, plateau, rate, sides, tuple(digits), last, coin, error)
 
 
-def staircase(width: int, rate: float) -> StairNoise:
-    """Return the staircase noise of least expected absolute value for answers that move by at most ``width``.
+def staircase(width: int, rate: float, power: int = 1) -> StairNoise:
+    """Return the staircase noise of least E|noise|^power, power 1 or 2, for answers that move by at most ``width``.
 
-    The plateau of the continuous law is γ*·width, γ* = 1/(1 + e^(rate/2)) (Geng–Viswanath 2014, Thm 3). The noise has
-    the neighbouring whole number of least error.
+    Staircase noise is optimal for every loss that grows with the noise's size; the loss decides only the plateau
+    (Geng–Viswanath 2014, Thm 1). The plateau of the continuous law is γ*·width; the noise has the neighbouring whole
+    number of least error.
+
+    >>> staircase(100, 4.0).plateau, staircase(100, 4.0, power=2).plateau
+    (12, 20)
     """
-    ideal = width / (1 + math.exp(min(rate, MAX_STAIRS_RATE) / 2))
+    ideal = width * _PLATEAU_SHARES[power](min(rate, MAX_STAIRS_RATE))
     plateaus = {min(max(math.floor(ideal) + offset, 1), width) for offset in (0, 1, 2)}
-    return min((stair_noise(width, plateau, rate) for plateau in sorted(plateaus)), key=lambda noise: noise.error)
+    noises = [stair_noise(width, plateau, rate) for plateau in sorted(plateaus)]
+    return min(noises, key=lambda noise: noise.moment(power))
+
+
+def _plateau_share_of_squares(rate: float) -> float:
+    """Return γ* = (∛(b(1 + b)/2) − b)/(1 − b), b = e^(−rate), without cancelled digits."""
+    b = math.exp(-rate)
+    return b * math.expm1((math.log1p(math.expm1(-rate) / 2) + 2 * rate) / 3) / -math.expm1(-rate)
+
+
+_PLATEAU_SHARES: Mapping[int, Callable[[float], float]] = {
+    1: lambda rate: 1 / (1 + math.exp(rate / 2)),
+    2: _plateau_share_of_squares,
+}
+"""γ* by the power of the loss: of the absolute and of the squared noise (theory: Geng–Viswanath 2014, Thm 3 and 5)."""

@@ -16,6 +16,7 @@ from dpframe.queries.base import counted_axis, with_facts
 from dpframe.queries.columns import QueryColumn, crossed, linear, normal, series
 from dpframe.queries.moments import MomentQueries
 from dpframe.queries.quantiles import QuantileQueries
+from dpframe.queries.regressions import RegressionQueries
 from dpframe.queries.selections import Selections
 from dpframe.queries.sets import SetQueries
 from dpframe.queries.values import Answered, ratios, squared_z
@@ -34,6 +35,7 @@ _EXAMPLES = {
     "most_common": 'most_common("hobbies", 3, share=0.1)',
     "nunique": 'nunique("region", share=0.1)',
     "quantile": 'quantile("age", 0.5, share=0.1)',
+    "regress": 'regress("visits ~ age + C(ward)", penalty=0.01, share=0.1)',
     "second_moments": 'second_moments(["age", "income"], share=0.1)',
     "select": 'select(["F", "M"], utility, sensitivity=1, share=0.1)',
     "set_sizes": 'set_sizes("hobbies", share=0.1)',
@@ -60,7 +62,7 @@ _INSTEAD = {
 
 
 @refusing_misfit_calls(_EXAMPLES)
-class Queries(MomentQueries, QuantileQueries, SetQueries, Selections):
+class Queries(MomentQueries, QuantileQueries, RegressionQueries, SetQueries, Selections):
     """Questions to a table about people, answered with noise under (ε, δ)-differential privacy.
 
     The budget is one for all questions; each spends a ``share`` of it, once, before noise is drawn. Where δ > 0 answers
@@ -120,10 +122,11 @@ class Queries(MomentQueries, QuantileQueries, SetQueries, Selections):
     Every answer is a Series or DataFrame with `estimate`, `std_error`, `lower` and `upper`; ``attrs`` has the
     mechanism, the share, the (ε, δ) that the answer has for itself, and how neighbours differ. Mechanisms:
     ``"geometric"`` (two-sided geometric noise, pure; ``"laplace"`` and ``"vector"`` name the same on real numbers and
-    on several), ``"staircase"`` (pure; of least expected absolute error, for a number that moves by more than 1),
-    ``"gaussian"`` (discrete Gaussian noise); for a choice (`select`, `quantile`, `most_common`) ``"exponential"`` and
-    ``"noisy_max"``. Where none is named, the one that errs less is taken; that choice is public. All of them are
-    sampled exactly, in integers; `second_moments` takes ``"wishart"`` as well, which is not.
+    on several), ``"staircase"`` and ``"staircase_squares"`` (pure; of least expected absolute and squared error, for a
+    number that moves by more than 1), ``"gaussian"`` (discrete Gaussian noise); for a choice (`select`, `quantile`,
+    `most_common`) ``"exponential"`` and ``"noisy_max"``. Where none is named, the one that errs less is taken; that
+    choice is public. All of them are sampled exactly, in integers; `second_moments` takes ``"wishart"`` as well, which
+    is not.
 
     Copies of an object share its budget; another object has its own, so let a ledger keep count.
 

@@ -203,12 +203,13 @@ class CsvInput(FileInput):
             for block in _read_texts(path, self.alone):
                 for start in range(0, block.num_rows, rows):
                     batch = block.slice(start, rows)
-                    stored = (name for name in names if name not in keys)
+                    # Files may differ in their columns: a file has nulls in the columns that it lacks.
+                    stored = [name for name in names if name not in keys and name in block.schema.names]
                     columns = {
                         name: _decode_texts(batch.column(name), is_single_column and name not in self.empty)
                         for name in stored
                     }
-                    columns |= {name: repeated(keys[name], batch.num_rows) for name in names if name in keys}
+                    columns |= {name: repeated(keys.get(name), batch.num_rows) for name in names if name not in stored}
                     yield {name: self._read_column(name, columns[name], first_row, name in plain) for name in names}
                     first_row += batch.num_rows
 

@@ -29,6 +29,7 @@ from dpframe.tables.parquet_form import ParquetForm
 from dpframe.tables.persons import row_counts
 from dpframe.tables.table import Codes, Counters, Streamed, check_types, located
 from dpframe.tables.types import coded_field
+from dpframe.tables.unification import LabelledSchema, is_exact, unify_schemas
 from dpframe.totals.counts import counting
 
 READ_BATCH_ROWS = 1 << 17
@@ -127,6 +128,13 @@ def _partition_keys(path: Path) -> dict[str, str | None]:
     return {unquote(key): None if value == _NULL_PARTITION else unquote(value) for key, value in pairs}
 
 
+def check_distinct(names: Sequence[str]) -> None:
+    """Raise `ParameterError` if a name of a column appears twice."""
+    duplicate_name = next((name for i, name in enumerate(names) if name in names[:i]), None)
+    if duplicate_name is not None:
+        raise ParameterError(f"column name {duplicate_name!r} appears twice; names must be unique")
+
+
 def digest_files(files: Iterable[str | os.PathLike[str]]) -> bytes:
     """Return SHA-256 over names, sizes and contents of files, in the order in which they are read.
 
@@ -149,6 +157,19 @@ def _digest_file(path: Path) -> tuple[int, bytes]:
     except OSError as error:
         reason = error.strerror or "input/output error"
     raise FileError(f"{shown(path)} cannot be read: {reason}")  # not in the block, as in `attempt`
+
+
+@dataclass(frozen=True)
+class _FileFacts:
+    """Public facts of files that are read as one table."""
+
+    schemas: Mapping[Path, pa.Schema]
+    typical_files: Sequence[Path]
+    """The first file of each schema, in order."""
+    text: str | None
+    """The release description of every file."""
+    n: int
+    """Number of rows of all files."""
 
 
 @dataclass(frozen=True)
@@ -181,45 +202,87 @@ class FileInput(Streamed):
 
     states: Mapping[Path, State] = field(default_factory=dict, repr=False, compare=False)
     """State of every file when it was opened."""
+    file_schemas: Mapping[Path, pa.Schema] = field(default_factory=dict, repr=False, compare=False)
+    """Schema of each file that has other columns or types than the table, by absolute path."""
 
     @classmethod
     def open(cls, source: str | Path) -> Self:
         """Read the schema, description and number of rows of every file.
 
-        Raises `FileError` if nothing is there, a file is not of the format, or the files differ in columns, types or
-        release metadata; `ColumnError` if a partition key is also a column of the files; `ParameterError` if a column
-        name appears twice or is empty.
+        Columns and types that differ are unified as Arrow's datasets do; see `unify_schemas`.
+
+        Raises `FileError` if nothing is there, a file is not of the format, or the files differ in partition keys,
+        release metadata or types that do not unify; `ColumnError` if a partition key is also a column of the files;
+        `ParameterError` if a column name appears twice or is empty.
         """
         if not isinstance(source, str | os.PathLike):
             raise ParameterError(f"a {cls.form} source is a path: of a file, a directory or a quoted glob")
-        files = paths_of(source)
+        files = tuple(paths_of(source))
         if not files:
             raise FileError(_explain_absence(source, cls.form, cls.ending))
         # Before the first read, so that `check_unchanged` notices a change between schema and rows.
         states = {path: state(path) for path, _ in files}
-        first_label = shown(files[0][0])
-        schema, text, rows = cls._describe_file(files[0][0])
-        for path, keys in files[1:]:
-            other_schema, other_text, count = cls._describe_file(path)
-            rows += count
-            if not other_schema.equals(schema) or set(keys) != set(files[0][1]):
-                raise FileError(f"{shown(path)} has other columns or types than {first_label}; convert them separately")
-            if other_text != text:
-                raise FileError(f"{shown(path)} carries another release plan than {first_label}; read them separately")
+        facts = cls._describe_files(files)
+        schema = unify_schemas([LabelledSchema(shown(path), facts.schemas[path]) for path in facts.typical_files])
+        file_schemas = {path.absolute(): s for path, s in facts.schemas.items() if not s.equals(schema)}
+        types: dict[str, str] = {}
+        # The pandas dtype of a column is that of the first file with the column's type.
+        for file_schema in map(facts.schemas.__getitem__, reversed(facts.typical_files)):
+            fields = [f for f in file_schema if f.type == schema.field(f.name).type]
+            types |= cls._pandas_types(pa.schema(fields, file_schema.metadata))
+        indices = tuple(dict.fromkeys(name for s in facts.schemas.values() for name in cls._indices(s)))
         for name in files[0][1]:
             if name in schema.names:
                 raise ColumnError("is both a partition key and a column of the files", column=name)
             # Always text: a type chosen by the values would reveal them.
             schema = schema.append(pa.field(name, pa.string()))
-        duplicate_name = next((name for i, name in enumerate(schema.names) if name in schema.names[:i]), None)
-        if duplicate_name is not None:
-            raise ParameterError(f"column name {duplicate_name!r} appears twice; names must be unique")
-        types, indices = cls._pandas_types(schema), cls._indices(schema)
         for name in indices:
             schema = schema.remove(schema.get_field_index(name))
         if "" in schema.names:
             raise ParameterError("a column has an empty name; rename it")
-        return cls(str(source), tuple(files), schema.remove_metadata(), rows, text, types, indices, states=states)
+        return cls(
+            str(source), files, schema, facts.n, facts.text, types, indices, states=states, file_schemas=file_schemas
+        )
+
+    @classmethod
+    def _describe_files(cls, files: Sequence[File]) -> _FileFacts:
+        """Return the public facts of files; raise `FileError` if their partition keys or releases differ."""
+        first_path, first_keys = files[0]
+        schemas: dict[Path, pa.Schema] = {}
+        texts: set[str | None] = set()
+        typical_files: list[Path] = []
+        rows = 0
+        for path, keys in files:
+            file_schema, text, file_rows = cls._describe_file(path)
+            check_distinct(file_schema.names)
+            texts.add(text)
+            if set(keys) != set(first_keys):
+                raise FileError(
+                    f"{shown(path)} has other partition keys than {shown(first_path)}; convert them separately"
+                )
+            if len(texts) > 1:
+                raise FileError(
+                    f"{shown(path)} carries another release plan than {shown(first_path)}; read them separately"
+                )
+            typical_file = next((file for file in typical_files if schemas[file].equals(file_schema)), path)
+            # Files of one schema share it: a folder may have many files.
+            schemas[path] = file_schema if typical_file == path else schemas[typical_file]
+            typical_files += [path] * (typical_file == path)
+            rows += file_rows
+        return _FileFacts(schemas, typical_files, texts.pop(), rows)
+
+    def check_copied(self, names: Collection[str]) -> None:
+        """Raise `FileError` for a column whose values would change in the type that unifies the files.
+
+        Noise covers a rounded or clipped value; a column that is copied, or identifies persons, has to be exact.
+        """
+        for path, schema in self.file_schemas.items():
+            for name in names:
+                if name in schema.names and not is_exact(schema.field(name).type, self.schema.field(name).type):
+                    raise FileError(
+                        f"{shown(path)} has {schema.field(name).type} in column {name!r}, which is copied as "
+                        f"{self.schema.field(name).type}; convert the column there"
+                    )
 
     def check_unchanged(self) -> None:
         """Raise `FileError` if a file has changed since it was opened.

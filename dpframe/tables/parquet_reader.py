@@ -21,6 +21,7 @@ from dpframe.tables.files import FileInput, attempt, repeated, shown
 from dpframe.tables.metadata import metadata_text
 from dpframe.tables.parquet_form import ParquetForm
 from dpframe.tables.types import as_coded, is_list, is_text, nests_dictionary
+from dpframe.tables.unification import cast_nearest
 
 _EXTENSION_DTYPES = {
     "boolean",
@@ -105,9 +106,22 @@ class ParquetInput(FileInput):
         named_columns = {name for name, column in _pandas_columns(metadata).items() if column.get("name") is not None}
         return tuple(name for name in schema.names if name in levels and name not in named_columns)
 
+    def _schema_of(self, path: Path) -> pa.Schema:
+        """Return the schema of a file; the table's own if the file has the same columns and types."""
+        return self.file_schemas.get(path.absolute(), self.schema)
+
+    def _stored_names(self, path: Path, names: Sequence[str]) -> list[str]:
+        """Return the columns whose values a file stores: not partition keys, nor columns that are null in it."""
+        if path.absolute() not in self.file_schemas:
+            return [name for name in names if name not in self.partitions]
+        file_types = {field.name: field.type for field in self.file_schemas[path.absolute()]}
+        types = {name: self.schema.field(name).type for name in names if name in file_types}
+        return [name for name in types if types[name] == file_types[name] or not pa.types.is_null(file_types[name])]
+
     def _find_text_paths(self, path: Path, names: Collection[str]) -> list[str]:
         """Return the paths within a file of the strings in columns, which are read as dictionaries."""
-        types = {name: self.schema.field(name).type for name in names}
+        schema = self._schema_of(path)
+        types = {name: schema.field(name).type for name in names}
         lists = tuple(f"{name}." for name, type_ in types.items() if is_list(type_) and _holds_text(type_.value_type))
         leaves_of_text = [name for name, type_ in types.items() if _holds_text(type_)]
         if lists:
@@ -120,18 +134,33 @@ class ParquetInput(FileInput):
 
     def _read_batches(self, names: Sequence[str], rows: int, plain: Collection[str]) -> Iterator[dict[str, pa.Array]]:
         for path, keys in self.files:
-            stored_names = [name for name in names if name not in keys]
+            stored_names = self._stored_names(path, names)
             text_paths = self._find_text_paths(path, [name for name in stored_names if name not in plain])
             with _open_file(path, text_paths) as reader:
                 for batch in self._read_record_batches(reader, path, rows, stored_names):
                     columns = {
-                        name: batch.column(name) if name in plain else as_coded(batch.column(name))
-                        for name in stored_names
+                        name: self._conform(batch.column(name), name, path, name in plain) for name in stored_names
                     }
                     for name in names:
-                        if name in keys:
-                            columns[name] = repeated(keys[name], batch.num_rows)
+                        if name not in columns:
+                            columns[name] = self._fill(name, keys, batch.num_rows)
                     yield columns
+
+    def _conform(self, values: pa.Array, name: str, path: Path, is_plain: bool) -> pa.Array:
+        """Return a file's values of a column in the table's type, or in the type for coding unless they are plain."""
+        file_type, type_ = self._schema_of(path).field(name).type, self.schema.field(name).type
+        # Text of every type is coded as dictionaries.
+        is_text_for_coding = not is_plain and values.type != file_type
+        if file_type != type_ and not is_text_for_coding:
+            values = attempt(path, _DAMAGE_MESSAGE, partial(cast_nearest, values, type_))
+        return values if is_plain else as_coded(values)
+
+    def _fill(self, name: str, keys: Mapping[str, str | None], count: int) -> pa.Array:
+        """Return the values of a column that a file does not store: a partition key, or nulls."""
+        type_ = self.schema.field(name).type
+        if name in keys or is_text(type_):
+            return repeated(keys.get(name), count)
+        return as_coded(pa.nulls(count, type_))
 
     def _read_record_batches(
         self, reader: pq.ParquetFile, path: Path, rows: int, names: Sequence[str]
@@ -149,17 +178,31 @@ class ParquetInput(FileInput):
 
     def read(self, names: Sequence[str]) -> pa.Table:
         """Return columns as one table, with the metadata that pandas wrote to the first file."""
-        tables = []
+        tables: list[pa.Table] = []
+        metadata = None
         for path, keys in self.files:
+            stored_names = self._stored_names(path, names)
             with _open_file(path) as reader:
-                stored_names = [name for name in names if name not in keys]
                 table = attempt(path, _DAMAGE_MESSAGE, partial(reader.read, stored_names))
                 _check_dictionaries(path, table)
-            for key in map(self.schema.field, keys.keys() & set(names)):
-                column = repeated(keys[key.name], table.num_rows)
-                table = table.append_column(key, column.cast(key.type))
-            tables.append(table.select(list(names)))
+            # pandas' metadata of other types would mislead pandas.
+            if not tables and path.absolute() not in self.file_schemas:
+                metadata = table.schema.metadata
+            columns = {name: self._conform_chunks(table[name], name, path) for name in stored_names}
+            absent = [name for name in names if name not in stored_names]
+            fields = [self.schema.field(name) for name in names]
+            columns |= {
+                f.name: self._fill(f.name, keys, table.num_rows).cast(f.type) for f in fields if f.name in absent
+            }
+            tables.append(pa.table([columns[name] for name in names], schema=pa.schema(fields, metadata)))
         return pa.concat_tables(tables)
+
+    def _conform_chunks(self, column: pa.ChunkedArray, name: str, path: Path) -> pa.ChunkedArray:
+        type_ = self.schema.field(name).type
+        if column.type == type_:
+            return column
+        chunks = [attempt(path, _DAMAGE_MESSAGE, partial(cast_nearest, chunk, type_)) for chunk in column.chunks]
+        return pa.chunked_array(chunks, type_)
 
 
 _DAMAGE_MESSAGE = "is damaged: a part of it cannot be read"

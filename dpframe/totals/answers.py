@@ -13,7 +13,7 @@ Privacy, mechanism by mechanism, always of the integers that are sampled:
   rate ε/Δ₁ on each. ln P(y)/P'(y) is a sum of rate·|moveᵢ| ≤ rate·Δ₁ = ε. As Δ₁ ≤ √d·Δ₂, √d·Δ₂ is valid too; the
   smaller one is used. (Rate ε/Δ₂ is not private for d > 1.)
 - *staircase*: one number that moves by at most Δ stays on its step or changes to a neighbouring one; ln P is a
-  multiple of ε per step (Geng–Viswanath 2014, Thm 1 and its integer form).
+  multiple of ε per step (Geng–Viswanath 2014, Thm 1 and its integer form), whatever error the law minimises.
 - *gaussian*: discrete Gaussian noise. In a step, the lattice law's profile lies under the curve of the step
   (`dpframe.accounting.discrete_gaussian`); in an (ε, δ), its profile at ε is at most δ, for the lattice law itself and
   not for the normal one of Balle and Wang (2018, Thm 8), which the search starts from.
@@ -21,6 +21,7 @@ Privacy, mechanism by mechanism, always of the integers that are sampled:
 
 from __future__ import annotations
 
+import contextlib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -36,11 +37,20 @@ from dpframe.accounting.budget import Budget, round_down, round_up
 from dpframe.accounting.discrete_gaussian import IntegerNoise, lattice_profile, noise_step
 from dpframe.accounting.gaussian_dp import Step, gaussian_mu, pure_step, share_of_step, step_delta
 from dpframe.errors import ParameterError, check_whole
-from dpframe.noise.gaussian import LARGEST_SCALE, GaussianTable, gaussian_table
+from dpframe.noise.gaussian import LARGEST_SCALE, WEIGHT_TOTAL, GaussianTable, gaussian_table
 from dpframe.noise.keystream import ColumnStream
 from dpframe.noise.stairs import StairNoise, stair_noise, staircase
 from dpframe.totals.counts import noisy
-from dpframe.totals.least_noise import CLEAREST, COARSEST, FAINTEST, least_noise, place_of, rounded_up, size_at
+from dpframe.totals.least_noise import (
+    CLEAREST,
+    COARSEST,
+    FAINTEST,
+    LEAST_ANSWER_SIGMA2,
+    least_noise,
+    place_of,
+    rounded_up,
+    size_at,
+)
 
 _ANSWER_RATE_FACTOR = 1 - 1e-12
 """Factor by which rates are lowered, so that the loss of the integers stays within ε (tolerance)."""
@@ -48,6 +58,10 @@ _TAIL_SHARE = 1e-6
 """Share of δ that a law's truncated tails may have (tolerance)."""
 _SLACK_SHARE = 1e-2
 """Share of δ that is a step's slack, which has to cover the tables' distances and the tails (tolerance)."""
+_SCANNED_PLACES = 8
+"""Places between those at which a scan tries the noise: a 256th of σ² (tolerance)."""
+_EXACT_VARIANCE_SIGMA2 = 1.0
+"""σ² below which the variance is summed: above it σ² exceeds the variance by 1e-7 of it at most (tolerance)."""
 _NORMAL_SIGMA2 = 2.0**16
 """σ² from which on the normal law's quantiles are the discrete ones' (tolerance)."""
 
@@ -205,8 +219,11 @@ class GaussianAnswer(Noise):
 
     @property
     def variance(self) -> float:
-        """σ², which exceeds the variance by a negligible amount."""
-        return self.sigma2
+        """The variance of the lattice law, which is σ² but for narrow noise."""
+        if self.sigma2 >= _EXACT_VARIANCE_SIGMA2:
+            return self.sigma2
+        weights = self.table.weights()
+        return sum(value**2 * weight for value, weight in weights.items()) / WEIGHT_TOTAL
 
     def reach(self, level: float) -> float:
         """Return the half width: a whole number for narrow noise, the normal law's for wide noise."""
@@ -240,15 +257,20 @@ def geometric(numbers: Numbers, portion: Portion) -> Stairs:
     return Stairs(law, _within(loss, epsilon))
 
 
-def stairs(numbers: Numbers, portion: Portion) -> Stairs:
-    """Return staircase noise on one number, of least expected absolute error."""
+def stairs(numbers: Numbers, portion: Portion, power: int = 1) -> Stairs:
+    """Return staircase noise on one number, of least expected absolute error, or squared error for ``power`` 2."""
     if numbers.size > 1:
         raise ParameterError(
             'staircase is for an answer of one number, a count, sum or mean; take mechanism="vector" for several'
         )
     epsilon, width = portion.pure_epsilon, numbers.contributions * numbers.span
-    law = staircase(width, epsilon * _ANSWER_RATE_FACTOR)
+    law = staircase(width, epsilon * _ANSWER_RATE_FACTOR, power)
     return Stairs(law, _within(law.loss(width), epsilon))
+
+
+def stairs_of_squares(numbers: Numbers, portion: Portion) -> Stairs:
+    """Return staircase noise on one number, of least expected squared error."""
+    return stairs(numbers, portion, power=2)
 
 
 def _within(loss: float, epsilon: float) -> float:
@@ -300,13 +322,27 @@ def _within_step(numbers: Numbers, step: Step) -> float:
     def cost(scales: Sequence[float]) -> Step:
         return _cost(numbers, gaussian_table(scales[0]), step.delta * (1 - 1e-6))
 
+    def fits(place: int) -> bool:
+        with contextlib.suppress(ParameterError):  # noise so small that its law has no bound
+            return cost([size_at(place)]).mu <= step.mu
+        return False
+
     moves, span = max(numbers.ways, key=lambda way: way[0] * way[1] ** 2)
     # `least_noise` does not read σ² of the query, so that any valid σ² serves.
     query = IntegerNoise(COARSEST, moves, span)
     variances = least_noise([query], [1.0], min(step.mu, CLEAREST), numbers.contributions, cost)
     if variances is None:
         raise ParameterError(_NOTHING)
-    return variances[0]
+    high = place_of(variances[0])
+    if step.mu <= CLEAREST and high > place_of(COARSEST):
+        return variances[0]
+    # The lattice law never needs less than the normal one, where the search for less noise begins.
+    normal = moves * (numbers.contributions * span / step.mu) ** 2
+    low = place_of(max(LEAST_ANSWER_SIGMA2, normal)) - 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if fits(middle) else (middle, high)
+    return size_at(high)
 
 
 @lru_cache(maxsize=1024)
@@ -331,7 +367,14 @@ def _within_budget(numbers: Numbers, budget: Budget) -> float:
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if fits(middle) else (middle, high)
-    return size_at(lowest if fits(lowest) else high)
+    if not fits(lowest):
+        return size_at(high)
+    # Where a loss of the lattice passes ε, δ leaps: the least noise is found by a scan.
+    for place in range(place_of(LEAST_ANSWER_SIGMA2), lowest, _SCANNED_PLACES):
+        with contextlib.suppress(ParameterError):
+            if fits(place):
+                return size_at(place)
+    return size_at(lowest)
 
 
 MAX_CALIBRATED_EPSILON = 500.0
@@ -353,7 +396,7 @@ def gaussian_profile(numbers: Numbers, table: GaussianTable, epsilon: float, del
 def _table(sigma2: float) -> GaussianTable:
     if sigma2 > LARGEST_SCALE**2 / 4:
         raise ParameterError(_NOTHING)
-    return gaussian_table(rounded_up(max(COARSEST, sigma2)))
+    return gaussian_table(rounded_up(max(LEAST_ANSWER_SIGMA2, sigma2)))
 
 
 MECHANISMS: Mapping[str, Fit] = {
@@ -361,6 +404,10 @@ MECHANISMS: Mapping[str, Fit] = {
     "geometric": geometric,
     "laplace": geometric,
     "staircase": stairs,
+    "staircase_squares": stairs_of_squares,
     "vector": geometric,
 }
-"""Mechanisms of answers, by name; laplace and vector name geometric noise on reals and on several numbers."""
+"""Mechanisms of answers, by name; laplace and vector name geometric noise on reals and on several numbers.
+
+staircase has the least expected absolute error, staircase_squares the least expected squared error.
+"""

@@ -13,12 +13,15 @@ from dpframe.accounting.gaussian_dp import Step
 from dpframe.noise.gaussian import LARGEST_SCALE
 
 COARSEST = 0.3
-"""Least σ²: the lattice law of smaller noise would be of no use (theory: bound of the lattice law)."""
+"""Least σ² of measured tables and inference: less noise would show no more (theory: bound of the lattice law)."""
+LEAST_ANSWER_SIGMA2 = 0.08
+"""Least σ² of an answer: the certificate of smaller noise needs losses beyond the precision of its table (theory: bound
+of the lattice law)."""
 FAINTEST = 2.0**-80
 """Least slack: below it the distances of noise tables from their laws would count (tolerance)."""
 CLEAREST = 3.0
-"""Largest μ of an answer: less noise would show no more, and its lattice law is hard to bound (theory: bound of the
-lattice law)."""
+"""Largest μ that the search for noise starts from: the lattice law of less noise is hard to bound (theory: bound of
+the lattice law)."""
 _NOISE_RAISE_FACTOR = 1 + 2e-5
 """Factor by which noise is raised beyond the estimate, so that the next exact step fits (tolerance)."""
 _MAX_RAISE = 4.0

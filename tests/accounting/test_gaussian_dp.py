@@ -247,8 +247,8 @@ def test_sums_tables_and_wide_noise():
     assert real.mu >= noise_step([IntegerNoise(100.0, 2)], slack=1e-12).mu * (1 - 1e-4)
     with pytest.raises(ParameterError, match=r"^slack is smaller than.*raise delta"):
         noise_step([IntegerNoise(1.0, 2, 1, 1e-6)], slack=1e-12)
-    with pytest.raises(ParameterError, match=r"^sigma2 must be finite and at least 1/4"):
-        IntegerNoise(0.1)
+    with pytest.raises(ParameterError, match=r"^sigma2 must be finite and at least 1/16"):
+        IntegerNoise(0.05)
     with pytest.raises(ParameterError, match=r"^numbers must be a whole number"):
         IntegerNoise(1.0, numbers=0)
     with pytest.raises(ParameterError, match=r"^slack must be above 0"):

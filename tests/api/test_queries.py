@@ -235,6 +235,9 @@ def test_staircase_beside_geometric(people, keys):
     q = dpf.Queries(people, 8.0, delta=0, spaces=SPACES, confidence_level=0.5)
     stair, laplace = (q.sum("age", share=0.5, mechanism=name) for name in ("staircase", "laplace"))
     assert stair["upper"] - stair["lower"] < laplace["upper"] - laplace["lower"]
+    squares = dpf.Queries(people, 8.0, delta=0, spaces=SPACES).sum("age", share=0.5, mechanism="staircase_squares")
+    assert squares["std_error"] == pytest.approx(0.944 * stair["std_error"], rel=0.01)
+    assert squares.attrs["epsilon"] == stair.attrs["epsilon"]
 
 
 @pytest.mark.slow

@@ -59,14 +59,24 @@ def test_every_question(source, run, statistic):
     }
     columns |= {"crosstab": ["age", "sex"], "nunique": ["sex"], "support": ["hobbies"], "set-sizes": ["hobbies"]}
     more = {"count": ["--where", '{"sex": "F", "age": {"lower": 18, "upper": 65}}'], "quantile": ["--q", 0.5]}
-    more |= {"most-common": ["--k", 2]}
+    columns |= {"regress": ["age ~ sex"]}
+    more |= {"most-common": ["--k", 2], "regress": ["--penalty", 0.1]}
     given = [*columns.get(statistic, ["age"]), "--epsilon", 1, *AGE, *SEX, *HOBBIES, *more.get(statistic, [])]
     code, out, err = run(source, statistic, *given, "--delta", 1e-6, "--json")
     assert (code, err) == (0, "")
     told = json.loads(out)
     # Where all of the budget is for one answer, pure noise errs less.
-    assert (told["mechanism"], told["delta"]) == ("noisy_max" if statistic == "quantile" else "geometric", 0)
+    mechanisms = {"quantile": ("noisy_max", 0), "regress": ("gaussian", 1e-6)}
+    assert (told["mechanism"], told["delta"]) == mechanisms.get(statistic, ("geometric", 0))
     assert {"estimate", "std_error", "lower", "upper"} <= set(told["answer"][0])
+
+
+def test_a_regression_has_one_mechanism(source, run):
+    code, _, err = run(
+        source, "regress", "age ~ sex", "--epsilon", 1, *AGE, *SEX, "--delta", 1e-6, "--mechanism", "laplace"
+    )
+    assert code == 2
+    assert "regress takes no --mechanism" in err
 
 
 def test_it_is_the_librarys_answer(source, run):

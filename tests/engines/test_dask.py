@@ -234,6 +234,16 @@ class TestFiles:
         assert dpf.verify(tmp_path / "out").ok
         assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "one.parquet", "out"]
 
+    def test_files_of_several_schemas(self, tmp_path):
+        (tmp_path / "in").mkdir()
+        ages = pa.array([i % 50 for i in range(100)])
+        pq.write_table(pa.table({"age": ages.cast(pa.int32())}), tmp_path / "in" / "0.parquet")
+        pq.write_table(pa.table({"sex": ["F", "M"] * 50, "age": ages}), tmp_path / "in" / "1.parquet")
+        spaces = {"age": (0, 60), "sex": dpf.Nullable(["F", "M"])}
+        plan = engine.plan(tmp_path / "in", epsilon=2, spaces=spaces)
+        info = engine.sanitize(tmp_path / "in", plan, tmp_path / "out", key=KEY)
+        assert info.digest == dpf.sanitize(tmp_path / "in", tmp_path / "one.parquet", plan=plan, key=KEY).digest
+
     def test_a_frame_to_files(self, flat, plan, expected, tmp_path):
         frame = dd.from_pandas(flat, npartitions=3, sort=False)
         told = engine.sanitize(frame, plan, tmp_path / "out", key=KEY)

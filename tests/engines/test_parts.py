@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from cryptography.exceptions import InvalidTag
@@ -231,3 +232,13 @@ def test_files_are_read_by_row_groups(tmp_path):
     ages = [batch["age"].to_pylist() for part in parts for batch in part.batches(["age", "sex"], 120)]
     assert list(map(len, ages)) == [120, 120, 60] * 3 + [100]
     assert [age for part in ages for age in part] == pq.read_table(tmp_path / "in.parquet")["age"].to_pylist()
+
+
+def test_columns_that_files_store_in_several_types_are_not_copied_inexactly(tmp_path):
+    for name, type_ in (("0", pa.int64()), ("1", pa.float64())):
+        pq.write_table(pa.table({"a": pa.array([1, 2], type_)}), tmp_path / f"{name}.parquet")
+    files = open_input(tmp_path)
+    reader = ParquetReader(files, files.names)
+    assert reader.only(["a"], []).columns == ["a"]
+    with pytest.raises(dpf.FileError, match=r"0\.parquet has int64 in column 'a', which is copied as double"):
+        reader.only(["a"], ["a"])

@@ -15,7 +15,16 @@ from dpframe.noise.keystream import Keystream
 from dpframe.noise.stairs import stair_noise, staircase
 
 WHOLE = 1 << 128
-LAWS = [(1, 1, 0.5), (1, 1, 3.0), (1, 1, 1e-4), (5, 2, 0.7), (4, 4, 2.0), (7, 1, 1.3), (3, 2, 39.0)]
+LAWS = [
+    (1, 1, 0.5),
+    (1, 1, 3.0),
+    (1, 1, 1e-4),
+    (5, 2, 0.7),
+    (9, staircase(9, 1.5, power=2).plateau, 1.5),
+    (4, 4, 2.0),
+    (7, 1, 1.3),
+    (3, 2, 39.0),
+]
 
 
 def logarithm(ratio):
@@ -113,10 +122,27 @@ def test_a_count_has_no_better_staircase_than_geometric_noise():
     assert staircase(1, 1.0) is stair_noise(1, 1, 1.0)
 
 
-@pytest.mark.parametrize("rate", [0.5, 1.0, 2.0, 4.0, 10.0])
+@pytest.mark.parametrize("rate", [0.5, 1.0, 2.0, 4.0, 10.0, 39.0])
 def test_the_plateau_is_the_best_of_all(rate):
-    best = min(stair_noise(30, place, rate).error for place in range(1, 31))
-    assert staircase(30, rate).error == best
+    for width in (1, 2, 30):
+        noises = [stair_noise(width, place, rate) for place in range(1, width + 1)]
+        for power in (1, 2):
+            best = min(noise.moment(power) for noise in noises)
+            assert staircase(width, rate, power).moment(power) == best
+
+
+def test_the_plateau_of_squares_at_small_rates():
+    """The closed form cancels there: γ* has to tend to 1/2."""
+    assert staircase(10**6, 1e-9, power=2).plateau == pytest.approx(5e5, abs=2)
+
+
+@pytest.mark.parametrize(("epsilon", "gain"), [(1.0, 0.0004), (4.0, 0.056), (8.0, 0.291)])
+def test_squares_gain_six_percent_at_four(epsilon, gain):
+    """Standard errors of a sum that moves by 1,000, at no more loss than of the law of least absolute error."""
+    absolute, squared = staircase(1_000, epsilon), staircase(1_000, epsilon, power=2)
+    assert 1 - math.sqrt(squared.variance / absolute.variance) == pytest.approx(gain, rel=0.1)
+    assert squared.loss(1_000) <= absolute.loss(1_000) * (1 + 1e-12)
+    assert squared.error >= absolute.error
 
 
 def test_staircase_beside_geometric():

@@ -37,7 +37,7 @@ def exact_delta(weights, moved, epsilon):
 
 
 @pytest.mark.parametrize("delta", [1e-2, 1e-6, 1e-9])
-@pytest.mark.parametrize("epsilon", [0.1, 0.5, 1.0, 2.0, 4.0])
+@pytest.mark.parametrize("epsilon", [0.1, 0.5, 1.0, 2.0, 4.0, 10.0, 14.0, 20.0])
 def test_gaussian_keeps_its_delta_by_enumeration_and_hardly_less(epsilon, delta):
     noise = gaussian(Numbers(), Portion(Budget(epsilon, delta)))
     weights = noise.table.weights()
@@ -46,6 +46,37 @@ def test_gaussian_keeps_its_delta_by_enumeration_and_hardly_less(epsilon, delta)
     # 2 % less noise is too little, where the lattice is fine enough to tell.
     if noise.sigma2 > 0.9:
         assert exact_delta(gaussian_table(noise.sigma2 * 0.96).weights(), 1, epsilon) > delta
+
+
+@pytest.mark.parametrize(("epsilon", "delta", "most"), [(10, 1e-2, 0.12), (10, 1e-6, 0.47), (14, 1e-6, 0.14)])
+def test_a_large_epsilon_has_less_noise_than_a_normal_law_needs(epsilon, delta, most):
+    """Standard errors of counts, whose lattice loses less than a normal law between its points."""
+    noise = gaussian(Numbers(), Portion(Budget(epsilon, delta)))
+    law = {k: w / 2.0**128 for k, w in noise.table.weights().items()}
+    assert noise.variance == pytest.approx(sum(k * k * w for k, w in law.items()), rel=1e-12)
+    assert math.sqrt(noise.variance) < most
+    assert noise.reach(0.95) <= 1
+
+
+@pytest.mark.parametrize("numbers", [Numbers(), Numbers(4, 2), Numbers(span=50)])
+@pytest.mark.parametrize("mu", [2.5, 3.2, 4.4])
+def test_gaussian_keeps_large_steps_by_enumeration(numbers, mu):
+    """The profile of one or two numbers that move, at every x up to 60, beside the curve of the step."""
+    step = Step(mu, 1e-7)
+    noise = gaussian(numbers, Portion(Budget(20.0, 1e-6), step))
+    weights, total = noise.table.noise_weights()
+    law = {k: w / total for k, w in sorted(weights.items())}
+    here, there = np.array(list(law.values())), np.array([law.get(k - numbers.span, 0.0) for k in law])
+    if numbers.moves == 2:
+        here, there = np.outer(here, here), np.outer(there, there)
+    for x in np.linspace(0, 60, 400):
+        exact = np.maximum(here - math.exp(x) * there, 0.0).sum()
+        assert exact <= step.delta + (1 - step.delta) * gaussian_delta(mu, x) + 1e-15
+    # Before, no answer had less noise than that of μ = 3, and no σ² was below 0.3.
+    if numbers.span > 1:
+        assert math.sqrt(noise.sigma2) == pytest.approx(numbers.span / mu, rel=0.01)
+    elif mu > 3:
+        assert noise.sigma2 < 0.3 * numbers.moves
 
 
 @pytest.mark.parametrize("moved", [1, 3, 7])
@@ -133,7 +164,7 @@ def test_gaussian_keeps_its_step(numbers):
     assert noise.sigma2 == pytest.approx(numbers.l2**2 / 0.04, rel=0.01)
 
 
-@pytest.mark.parametrize("name", ["geometric", "laplace", "vector", "staircase"])
+@pytest.mark.parametrize("name", ["geometric", "laplace", "vector", "staircase", "staircase_squares"])
 @pytest.mark.parametrize("epsilon", [0.01, 0.5, 4.0])
 def test_pure_noise_loses_at_most_its_epsilon(name, epsilon):
     for numbers in (Numbers(), Numbers(span=65_536), Numbers(span=7, contributions=3)):
