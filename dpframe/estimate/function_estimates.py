@@ -297,11 +297,14 @@ class FunctionEstimates(NumberEstimates):
             pair_evidence.variances,
             float(self.rows),
         )
+        for place, name in enumerate(model.names[at] for at in pair):
+            to_own_cells = model.columns[name].to_own_cells
+            joint, counts, variances = (to_own_cells(values, place) for values in (joint, counts, variances))
         if not pair_evidence.channels:
             # Rows with a null in either column have no part in their dependence.
             values = tuple(
-                slice(0, model.columns[name].cells - model.columns[name].axis.has_null)
-                for name in (model.names[place] for place in pair)
+                slice(0, size - model.columns[name].axis.has_null)
+                for size, name in zip(joint.shape, (model.names[place] for place in pair), strict=True)
             )
             rows = rows * float(joint[values].sum() / joint.sum())
             joint, counts, variances = joint[values], counts[values], variances[values]
@@ -364,8 +367,9 @@ class FunctionEstimates(NumberEstimates):
         limits = {}
         for name, column in zip(posterior.names, posterior.columns, strict=True):
             empty_cells = [] if column.is_cut else self._find_empty_bucket(column.axis)
-            limits[name] = CodeLimits(empty_cells, midnight_codes(self._source, name, self._joints.law))
-        return DrawnTables(posterior, self._source, draw_count, limits)
+            midnights = midnight_codes(self._source, name, self._joints.law) if name in self.plan.names else range(0)
+            limits[name] = CodeLimits(empty_cells, midnights)
+        return DrawnTables(posterior, self._source, draw_count, limits, names)
 
     def _describe_draws(self, tables: DrawnTables, names: Sequence[str]) -> dict[str, Any]:
         """Return attrs of a result from draws, and warn if intervals cover less."""
@@ -379,6 +383,7 @@ class FunctionEstimates(NumberEstimates):
         if unfound_reasons:
             warn_of_nan(unfound_reasons)
             attrs[NOT_FOUND] = unfound_reasons
-        if len(names) > 2 and tables.draws.model.known(names) is None:
+        drawn_names = tables.draws.names
+        if len(drawn_names) > 2 and tables.draws.model.known(drawn_names) is None:
             attrs["assumes"] = list(names)
         return attrs | ({"weak": weaknesses} if weaknesses else {})

@@ -106,8 +106,17 @@ def bootstrap_rows(table: pd.DataFrame, generator: np.random.Generator) -> pd.Da
 class DrawnTables:
     """Draws of the original table with some columns, as DataFrames with its dtypes."""
 
-    def __init__(self, draws: TableDraws, source: Source, table_count: int, limits: Mapping[str, CodeLimits]) -> None:
+    def __init__(
+        self,
+        draws: TableDraws,
+        source: Source,
+        table_count: int,
+        limits: Mapping[str, CodeLimits],
+        names: Sequence[str],
+    ) -> None:
         self.draws, self._source, self.table_count, self.limits = draws, source, table_count, limits
+        self._indicators = [group for group in draws.model.tables.indicators if group.name in draws.names]
+        self._names = names
         bound_rules = source.plan.bound_rules
         self._rules = BoundRules(
             tuple(rule for rule in bound_rules.rules if {*rule.names} <= {*draws.names}), bound_rules.spaces
@@ -122,6 +131,9 @@ class DrawnTables:
         generator = self.draws.generator("table", draw)
         row_count = int(self.draws.rows) if rows is None else rows
         codes = draw_codes(self.draws, draw, row_count, self.limits, self._rules, generator)
+        for group in self._indicators:
+            split_codes = group.split(codes.pop(group.name))
+            codes |= {name: split_codes[name] for name in group.columns if name in self._names}
         return {name: values.astype(np.uint64) for name, values in codes.items()}
 
     def frame(self, codes: Mapping[str, npt.NDArray[Any]], text: str | None = None) -> pd.DataFrame:

@@ -252,7 +252,7 @@ class PlanOptions(TypedDict, total=False):
         Iterable[Any],
         Option(
             (),
-            "Public facts between columns that every row keeps: Implies, Follows, Ordered.",
+            "Public facts between columns that every row keeps: Implies, Follows, Ordered, OneOf.",
             "Their columns must have declared spaces. A row that breaks one is mended by what it and the plan say, "
             "before it is counted or randomised; joints and synthetic rows keep them, released rows hide it by noise.",
             check=lambda name, value: as_rules(value),

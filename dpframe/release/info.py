@@ -173,7 +173,7 @@ class ReleaseInfo:
         info = replace(info, left_out=tuple(map(str, left_out)))
         if data.get("tables") is None:
             return info
-        tables = unpacked(data["tables"], info.plan.measures, info.plan.spaces)
+        tables = unpacked(data["tables"], info.plan.measures, info.plan.counted_spaces)
         if tables is None or sealed(info.row_digest, tables) != info.digest[16:]:
             raise PlanError(
                 "the measured tables are not those of this release: their digest is another; take the description "

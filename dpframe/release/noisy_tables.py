@@ -50,7 +50,7 @@ class Cuts:
     """The cells of a plan's measured tables, once the noisy counts before them are known."""
 
     def __init__(self, plan: Plan) -> None:
-        self.spaces = plan.spaces
+        self.spaces = plan.counted_spaces
         self.ways = {m.columns[0]: m for m in plan.measures if m.kind == "one_way" and m.level < 2}
         level_measures = sorted((m for m in plan.measures if m.level > 1), key=lambda m: m.level)
         self.levels = {name: [m for m in level_measures if m.columns == (name,)] for name in self.ways}
@@ -214,6 +214,8 @@ class Tables:
         self._spaces, self._ways = self._cuts.spaces, self._cuts.ways
         self._keys, self._measures = Keystream(key, plan.digest), plan.measures
         self._rules = plan.bound_rules
+        measured_names = {name for measure in plan.measures for name in measure.columns}
+        self._indicators = [group for group in plan.indicators if group.name in measured_names]
         self._finest_joints = {
             name: Joint((len(cells_between(space, size, 0, space.values)) + space.has_null,))
             for name, entry in self._cuts.levels.items()
@@ -290,6 +292,8 @@ class Tables:
             return
         # `release` mends rows as well: tables and rows must describe equal values.
         codes = self._rules.mended(codes)
+        if self._indicators:
+            codes = {**codes, **{group.name: group.codes(codes).astype(np.uint16) for group in self._indicators}}
         count = len(next(iter(codes.values())))
         for start in range(0, count, _COUNTED_BATCH_ROWS):
             part = {name: column[start : start + _COUNTED_BATCH_ROWS] for name, column in codes.items()}

@@ -48,6 +48,7 @@ from dpframe.plan.declared import (
     warn_of_persons,
     warn_of_whole_bounds,
 )
+from dpframe.plan.indicators import indicators_of, merged_workload, table_spaces
 from dpframe.plan.measuring import Workload
 from dpframe.plan.options import (
     PlanOptions,
@@ -234,7 +235,14 @@ class CheckedRequest:
         )
         # Options that cannot work are refused now, before inference is paid for.
         _check_by_dry_run(stand_ins, remaining_budget, unknown_columns, options)
-        wish.listed.measures(stand_ins, remaining_budget, inference_allowance.step, table.n, options["contributions"])
+        indicators = indicators_of(options["rules"], stand_ins)
+        merged_workload(wish, indicators).listed.measures(
+            table_spaces(indicators, stand_ins),
+            remaining_budget,
+            inference_allowance.step,
+            table.n,
+            options["contributions"],
+        )
         tables = None if wish.measure is None else wish.most(remaining_budget, inference_allowance.step)
         check_ready_mechanisms(options, remaining_budget, inference_allowance.step, tables)
         row_cap(
@@ -466,6 +474,8 @@ def built(
         missing_columns = {finding.column for finding in unidentified_columns(inferred, spaces, options["n"] or 0)}
         known_spaces = {name: space for name, space in spaces.items() if name not in missing_columns}
         wish = wish.without(known_spaces, missing_columns)
+    indicators = indicators_of(options["rules"], spaces)
+    known_spaces, wish = table_spaces(indicators, known_spaces), merged_workload(wish, indicators)
     measures = wish.measures(known_spaces, remaining_budget, step, options["n"], options["contributions"])
     # The inferred spaces decide which tables there are, but not the capped loss of a row.
     largest_tables_step = None if inferred is None or wish.measure is None else wish.most(remaining_budget, step)
