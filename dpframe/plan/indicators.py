@@ -6,6 +6,7 @@ indicators need no tables: the rule and the shares of the values determine them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,6 +20,7 @@ from dpframe.plan.measuring import Workload
 from dpframe.plan.rules import BoundIndicators, OneOf, Rule
 from dpframe.spaces import Categorical, Space
 from dpframe.spaces.arrays import FloatArray, IntArray
+from dpframe.spaces.cells import cell_count
 
 _NO_COLUMN = "none of them"
 
@@ -117,7 +119,9 @@ def merged_workload(workload: Workload, groups: Sequence[Indicators]) -> Workloa
     )
 
 
-def measures_of_columns(measures: Sequence[Measure], groups: Sequence[Indicators], spaces: Mapping[str, Space]) -> Any:
+def measures_of_columns(
+    measures: Sequence[Measure], groups: Sequence[Indicators], spaces: Mapping[str, Space]
+) -> Iterator[Measure]:
     """Yield measures for forecasts: a table of a value column is a table of equal errors of each indicator."""
     homes = {group.name: group for group in groups}
     for measure in measures:
@@ -142,5 +146,7 @@ def _split_measure(
         columns = tuple(name if column == group.name else column for column in measure.columns)
         # The count of true has the variance of one cell; that of two cells with a known sum is half of theirs.
         yield replace(measure, columns=columns, sigma2=2 * measure.sigma2)
-        if len(columns) == 1 and not spaces[name].is_listed:
-            yield Measure("sum", columns, measure.sigma2)
+        if not spaces[name].is_listed:
+            # The sum of an indicator is its count of true, added up over the cells of other columns.
+            cells = math.prod(cell_count(spaces[column], measure.most) for column in columns if column != name)
+            yield Measure("sum", (name,), measure.sigma2 * cells)
