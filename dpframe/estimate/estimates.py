@@ -143,11 +143,16 @@ class Estimates(CountEstimates, FunctionEstimates):
         """
         return draw(self, columns, ax, options)
 
-    def median(self, column: str, *, target: str = "table") -> pd.Series[Any]:
+    def median(
+        self,
+        column: str,
+        *,
+        by: str | Sequence[str] | None = None,
+        weights: str | None = None,
+        target: str = "table",
+    ) -> Any:
         """Return the median of a numeric column (pandas' ``median``): its `quantile` at one half."""
-        quantile = self.quantile(column, 0.5, target=target)
-        assert isinstance(quantile, pd.Series)
-        return quantile
+        return self.quantile(column, 0.5, by=by, weights=weights, target=target)
 
     def describe(self, columns: Sequence[str] | None = None, *, target: str = "table") -> pd.DataFrame:
         """Return count, mean, standard deviation and quartiles of numeric columns (pandas' ``describe``).
