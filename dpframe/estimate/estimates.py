@@ -43,7 +43,7 @@ _EXAMPLES = {
     "joint": 'joint(["sex", "region"], given=["sex"])',
     "mean": 'mean("age", by="sex")',
     "mean_curve": 'mean_curve("load", by="sex")',
-    "median": 'median("age"); by groups: mean("age", by="sex"), or a joint with given=',
+    "median": 'median("age", by="sex")',
     "null_rate": 'null_rate("income")',
     "nunique": 'value_counts("sex")',
     "plot": 'plot("age")',

@@ -28,6 +28,9 @@ from dpframe.plan.indicators import Indicators
 from dpframe.plan.levels import children, has_levels, level_sizes
 from dpframe.plan.measures import OF_SETS, MeasuredTable
 from dpframe.release.reader import Source
+from dpframe.spaces.arrays import FloatArray
+from dpframe.spaces.base import affine_map
+from dpframe.totals.weight_sums import WeightSteps
 
 COUNTED = ("one_way", "joint")
 """Kinds whose counts add up to the number of rows."""
@@ -54,6 +57,10 @@ def _is_consistent(table: MeasuredTable, columns_by_name: Mapping[str, Column], 
         return first.holds_vectors and shape == measure.shape(spaces)
     if measure.kind in OF_SETS:
         return first.holds_sets and shape == measure.shape(spaces)
+    if measure.kind == "weights":
+        return _has_ascending_starts(table.starts[1], columns[1]) and shape == (
+            _make_axes(replace(table, starts=table.starts[1:]), columns[1:])[0].cells,
+        )
     if measure.level > 1:
         known_level = has_levels(first) and measure.level <= len(level_sizes(first)) and len(table.starts) == 1
         return known_level and shape == (len(children(first, measure.level, table.starts[0] or ())),)
@@ -237,6 +244,25 @@ class MeasuredTables:
     def of_kind(self, kind: str, column: str) -> MeasuredTable | None:
         """Return the measured sum, items, item pairs or sizes of a column, or None."""
         return next((t for t in self.tables if t.measure.kind == kind and t.measure.columns == (column,)), None)
+
+    def weight_sums(self, weights: str, name: str) -> tuple[Axis, FloatArray, FloatArray] | None:
+        """Return the measured sums of weights by a column's cells, less the offset of each row, and their variances.
+
+        Sums and variance are in the weights' unit. The cells of a column that counts an indicator are added up.
+        """
+        group = self.homes.get(name)
+        columns = (weights, name if group is None else group.name)
+        table = next((t for t in self.tables if t.measure.kind == "weights" and t.measure.columns == columns), None)
+        if table is None:
+            return None
+        steps, unit = WeightSteps.of(self.columns[weights].space), affine_map(self.columns[weights].space)[1]
+        (axis,) = _make_axes(replace(table, starts=table.starts[1:]), [self.columns[columns[1]]])
+        sums = np.asarray(table.counts * (unit / steps.scale), dtype=np.float64)
+        variances = np.full(len(sums), table.measure.sigma2 * (unit / steps.scale) ** 2)
+        if group is None:
+            return axis, sums, variances
+        matrix = group.onto([name])
+        return ListedAxis(self.columns[name]), matrix @ sums, matrix @ variances
 
     def pair(self, one: str, other: str) -> NumberPair | None:
         """Return the measured pair of two numbers without nulls, or None."""

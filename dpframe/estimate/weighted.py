@@ -8,6 +8,7 @@ weights go with values.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from dpframe.estimate.vectors import VectorEstimates
 from dpframe.plan.columns import Column
 from dpframe.spaces.arrays import FloatArray
 from dpframe.spaces.base import numbers_of
+from dpframe.totals.weight_sums import WeightSteps
 
 Codes = Mapping[str, npt.NDArray[Any]]
 Rows = Callable[[Codes, FloatArray], FloatArray]
@@ -99,12 +101,15 @@ class WeightedEstimates(VectorEstimates):
         names = list(dict.fromkeys([*columns, *([] if weights is None else [weights])]))
         tables = self._sample_tables(names, TABLE_DRAWS, target)
         values, chance_variances = list[FloatArray](), list[FloatArray]()
+        calibration = None if weights is None else self._calibrate_weights(tables, columns, weights)
         for draw in range(tables.table_count):
             codes = tables.codes(draw)
             row_weights = np.ones(len(next(iter(codes.values()))))
             if weights is not None:
                 numbers, has_weight = numbers_of_rows(self._source.column(weights), codes)
                 row_weights = np.where(has_weight, numbers, 0.0)
+            if calibration is not None:
+                row_weights = calibration.apply(draw, codes, row_weights)
             values.append(statistic(codes, row_weights))
             if target == "population":
                 rows = tables.draws.generator("bootstrap", draw).integers(0, len(row_weights), len(row_weights))
@@ -115,6 +120,28 @@ class WeightedEstimates(VectorEstimates):
         attrs = self._describe_draws(tables, names)
         attrs = {"source": self._joints.tables.source_of(names)} | attrs
         return results, attrs if weights is None else {"weights": weights} | attrs
+
+    def _calibrate_weights(self, tables: DrawnTables, columns: Sequence[str], weights: str) -> WeightCalibration | None:
+        """Return the measured sums of weights that draws are scaled to, or None if none were measured."""
+        counted = {name: self._joints.tables.weight_sums(weights, name) for name in columns}
+        sums = {name: MeasuredSums(*one) for name, one in counted.items() if one is not None}
+        if not sums:
+            return None
+        column = self._source.column(weights)
+        steps = WeightSteps.of(column.space)
+        offset = float(numbers_of(column.space, np.array([steps.offset]))[0])
+        drawn_sums: dict[str, list[FloatArray]] = {name: [] for name in sums}
+        for draw in range(tables.table_count):
+            codes = tables.codes(draw)
+            numbers, has_weight = numbers_of_rows(column, codes)
+            deviations = np.where(has_weight, numbers - offset, 0.0)
+            for name, one in sums.items():
+                drawn_sums[name].append(one.add_up(codes[name], deviations))
+        targets = {}
+        for name, one in sums.items():
+            noise = tables.draws.generator("weights", name).standard_normal((tables.table_count, len(one.sums)))
+            targets[name] = one.condition(np.array(drawn_sums[name]), noise)
+        return WeightCalibration(sums, targets, column, offset)
 
     def _weigh_cells(
         self,
@@ -176,6 +203,51 @@ class WeightedEstimates(VectorEstimates):
         return results.each(lambda values: values.reshape(len(groups), -1)), attrs, index
 
 
+@dataclass(frozen=True, eq=False)
+class MeasuredSums:
+    """Measured sums of weights, less an offset of each row, by the cells of a column, and the variance of each."""
+
+    axis: Axis
+    sums: FloatArray
+    variances: FloatArray
+
+    def add_up(self, codes: npt.NDArray[Any], values: FloatArray) -> FloatArray:
+        """Return the sums of rows' values by cell."""
+        cells = self.axis.cell_of(codes.astype(np.int64))
+        return np.bincount(cells, values, minlength=len(self.sums)).astype(np.float64)
+
+    def condition(self, drawn: FloatArray, noise: FloatArray) -> FloatArray:
+        """Return draws of the sums given the measured ones, by Matheron's rule; the first axis is the draw."""
+        # Draws may be more certain than they are right: their distance from the measured sums shows by how much.
+        distances = (drawn.mean(axis=0) - self.sums) ** 2 - self.variances
+        prior_variances = np.maximum(drawn.var(axis=0, ddof=1), distances)
+        gains = prior_variances / np.maximum(prior_variances + self.variances, 1e-300)
+        return np.asarray(drawn + gains * (self.sums + np.sqrt(self.variances) * noise - drawn))
+
+
+@dataclass(frozen=True, eq=False)
+class WeightCalibration:
+    """Sums of weights by the cells of some columns, to which each draw's weights are scaled in turn."""
+
+    sums: Mapping[str, MeasuredSums]
+    targets: Mapping[str, FloatArray]
+    column: Column
+    offset: float
+
+    def apply(self, draw: int, codes: Codes, row_weights: FloatArray) -> FloatArray:
+        """Return the weights of one draw's rows, scaled to the sums of the draw (Deville and Särndal 1992)."""
+        has_weight = codes[self.column.name] < self.column.space.values
+        cells = {name: one.axis.cell_of(codes[name].astype(np.int64)) for name, one in self.sums.items()}
+        for _ in range(_CALIBRATION_SWEEPS if len(self.sums) > 1 else 1):
+            for name, one in self.sums.items():
+                rows = one.add_up(codes[name], has_weight.astype(np.float64))
+                wanted = np.maximum(self.targets[name][draw] + self.offset * rows, 0.0)
+                current = np.bincount(cells[name], row_weights, minlength=len(rows))
+                factors = np.divide(wanted, current, out=np.ones(len(rows)), where=current > 0)
+                row_weights = row_weights * factors[cells[name]]
+        return row_weights
+
+
 def cell_of_rows(axes: Sequence[Axis], codes: Codes) -> npt.NDArray[np.intp]:
     """Return the number of each row's cell among the joint cells of axes; 0 without axes."""
     if not axes:
@@ -224,6 +296,9 @@ def weighted_covariances(values: Sequence[FloatArray], weights: FloatArray, ddof
     centred = np.stack(values) - np.array([weights @ one for one in values])[:, None] / total
     return np.asarray((centred * weights) @ centred.T / total * rows / (rows - ddof))
 
+
+_CALIBRATION_SWEEPS = 4
+"""Sweeps over all columns: noisy sums of several columns have no common solution (tolerance)."""
 
 _ROUNDING_SHARE = 1e-12
 """Share of the weights by which a cumulative sum may miss a level that it reaches (tolerance)."""

@@ -44,6 +44,12 @@ def _check_share(name: str, value: Any) -> float | None:
     return None if value is None else check_fraction(value, name, 0.1)
 
 
+def _check_weights(name: str, value: Any) -> str | None:
+    if value is not None and not isinstance(value, str):
+        raise ParameterError('weights must be the name of one column, e.g. weights="weight"')
+    return value
+
+
 def _check_items(name: str, value: Any) -> int:
     return check_whole(value, name, 1, 1_000, of="items per row")
 
@@ -162,6 +168,15 @@ class PlanOptions(TypedDict, total=False):
             "forecast error.",
             "Which is 0.9 where all pairs are measured, and 0.8 of a list of tables, as rows answer for all others.",
             check=_check_share,
+        ),
+    ]
+    weights: Annotated[
+        str | None,
+        Option(
+            None,
+            "The column of survey weights, whose sums by the cells of every other column are measured as well.",
+            "Its bounds must be declared, from 0 on. Statistics with ``weights=`` of this column then err less.",
+            check=_check_weights,
         ),
     ]
     max_items: Annotated[

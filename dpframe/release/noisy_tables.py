@@ -39,6 +39,7 @@ from dpframe.totals.counts import (
     noisy,
 )
 from dpframe.totals.joint_counting import JointCounting
+from dpframe.totals.weight_sums import WeightSums
 
 _MIN_BIN_DIVISOR = 4
 """Divisor of an even bin's rows: a bin has at least a quarter of them, if the column allows it."""
@@ -120,8 +121,12 @@ class Cuts:
                 )
         for table in tables:
             joint, names = table.measure, table.measure.columns
-            if joint.kind == "joint":
-                joint_starts = [self.starts(joint, name, self.bins(name, joint.most, one_ways)) for name in names]
+            if joint.kind in ("joint", "weights"):
+                is_counted = [joint.kind == "joint" or name != names[0] for name in names]
+                joint_starts = [
+                    self.starts(joint, name, self.bins(name, joint.most, one_ways)) if counted else None
+                    for name, counted in zip(names, is_counted, strict=True)
+                ]
                 if tuple(joint_starts) != table.starts:
                     yield joint
 
@@ -237,10 +242,17 @@ class Tables:
             for m in plan.measures
             if m.kind == "vectors"
         }
+        self._weight_sums = {
+            m: WeightSums(self._spaces[m.columns[0]], self._cells_of_weights(m))
+            for m in plan.measures
+            if m.kind == "weights"
+        }
         columns = {m: tuple((name, self._in_cells(m, name)) for name in m.columns) for m in self._joints}
         counted_columns = {entry for pairs in columns.values() for entry in pairs}
         self._counted_columns = sorted(
-            counted_columns | {(name, False) for m in self._vectors for name in m.columns[1:]}
+            counted_columns
+            | {(name, False) for m in self._vectors for name in m.columns[1:]}
+            | {(m.columns[1], self._in_cells(m, m.columns[1])) for m in self._weight_sums}
         )
         widths = {
             entry: width for m, j in self._joints.items() for entry, width in zip(columns[m], j.shape, strict=True)
@@ -268,6 +280,13 @@ class Tables:
             else cell_count(self._spaces[name], 0)
             for name in measure.columns
         )
+
+    def _cells_of_weights(self, measure: Measure) -> int:
+        """Return the number of cells in which weights are added up, before cells are merged to bins."""
+        name = measure.columns[1]
+        if self._cuts.in_cells(measure, name):
+            return self._ways[name].shape(self._spaces)[0]
+        return cell_count(self._spaces[name], 0)
 
     def _find_places(self, name: str, codes: Codes, in_cells: bool) -> Places:
         """Return the cells of codes in the column's one-way, or the codes themselves."""
@@ -308,6 +327,9 @@ class Tables:
                 total.add(part[measure.columns[0]])
             for measure, sizes in self._sizes.items():
                 sizes.add(part[measure.columns[0]])
+            for measure, weight_sums in self._weight_sums.items():
+                weights, name = measure.columns
+                weight_sums.add(part[weights], cells[name, self._in_cells(measure, name)])
             for measure, sums in self._vectors.items():
                 first_column, *group_columns = measure.columns
                 sums.add(
@@ -332,7 +354,7 @@ class Tables:
 
     @property
     def _counters(self) -> list[Counter]:
-        flat_counters = self._items, self._sizes, self._vectors
+        flat_counters = self._items, self._sizes, self._vectors, self._weight_sums
         kinds: tuple[Mapping[Any, Counter], ...] = (self._sums, self._joints, self._finest_joints, *flat_counters)
         return [counter for kind in kinds for counter in kind.values()]
 
@@ -356,6 +378,7 @@ class Tables:
             for m, table in self._make_level_tables(name, one_ways[name]).items()
         }
         joint_columns = {(name, m.most) for m in self._joints if m.kind == "joint" for name in m.columns}
+        joint_columns |= {(m.columns[1], m.most) for m in self._weight_sums}
         bins = {(name, max_bins): self._cuts.bins(name, max_bins, one_ways) for name, max_bins in joint_columns}
         return tuple(levels.get(measure) or self._make_table(measure, one_ways, bins) for measure in self._measures)
 
@@ -387,8 +410,10 @@ class Tables:
         counter = self._flat_counters.get(measure)
         if counter is not None:
             return MeasuredTable(measure, (None,) * len(measure.columns), noisy(counter.counts, measure.sigma2, stream))
-        exact_counts, starts = self._joints[measure].counts, []
-        for axis, name in enumerate(measure.columns):
+        is_of_weights = measure.kind == "weights"
+        counter = self._weight_sums[measure] if is_of_weights else self._joints[measure]
+        exact_counts, starts = counter.counts, [None] if is_of_weights else []
+        for axis, name in enumerate(measure.columns[is_of_weights:]):
             bin_cells = bins[name, measure.most]
             if bin_cells is not None:
                 # Null stays the last cell.

@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from dpframe.accounting.budget import Budget, check_delta, check_epsilon
@@ -70,6 +71,7 @@ from dpframe.release.expected_errors import Expectation
 from dpframe.release.identity import request_digest
 from dpframe.release.inference_warnings import warn_not_found, warn_of_nulls
 from dpframe.spaces import Categorical, Integer, Nullable, Space
+from dpframe.spaces.base import numbers_of
 from dpframe.spaces.field import Field, is_open
 from dpframe.tables.frames import Frame, wrap
 from dpframe.tables.table import Table, check_columns
@@ -204,6 +206,7 @@ class CheckedRequest:
         if not quiet:
             warn_of_whole_bounds(columns, declared)
         BoundRules.of(options["rules"], known_spaces)  # refused before anything is spent
+        _check_weights(options["weights"], known_spaces)
         options |= {"leaks": leaks, "n": table.n, "reused": _check_unit(_reused_inference(declared), _unit_of(options))}
         wish = wish_of(options, promise)
         names = [column.name for column in columns]
@@ -439,9 +442,22 @@ def _check_unit(reused: Inferred | None, unit: Unit) -> Inferred | None:
     return reused
 
 
+def _check_weights(weights: str | None, spaces: Mapping[str, Space]) -> None:
+    """Raise `ParameterError` unless weights are a column of numbers with declared bounds from 0 on."""
+    if weights is None:
+        return
+    space = spaces.get(weights)
+    is_number = space is not None and space.is_numeric and not space.is_listed and not space.is_time
+    if space is None or not is_number or numbers_of(space, np.zeros(1, dtype=np.int64))[0] < 0:
+        raise ParameterError(
+            f"weights names {weights!r}, which has no declared bounds from 0 on; declare spaces={{{weights!r}: "
+            "(0, HIGHEST)}"
+        )
+
+
 def wish_of(options: dict[str, Any], promise: Budget) -> Workload:
     """Take the tables to measure from options: by default none if the order earns no credit, or δ is 0."""
-    measure, share = options.pop("measure"), options.pop("measure_share")
+    measure, share, weights = (options.pop(name) for name in ("measure", "measure_share", "weights"))
     requested_tables = [] if isinstance(measure, str) else list(measure or ())
     listed_tables = tuple(table for table in requested_tables if table != "auto")
     wish = (
@@ -451,6 +467,12 @@ def wish_of(options: dict[str, Any], promise: Budget) -> Workload:
     )
     if wish.is_default and not (uses_shuffle_amplification(options) and options["n"] and promise.delta > 0):
         wish = Workload(listed_tables or None, share)
+    if weights is not None:
+        if not (uses_shuffle_amplification(options) and options["n"] and promise.delta > 0):
+            raise ParameterError(
+                "weights are measured tables, which need shuffled rows and delta above 0; leave them out"
+            )
+        wish = replace(wish, weights=weights)
     # Gaussian noise on tables needs a δ.
     if wish.measure is not None and promise.delta == 0:
         raise ParameterError("measure needs delta above 0; raise delta, or pass measure=None")
