@@ -153,9 +153,9 @@ class Axis(Cells):
         return np.asarray(self.not_null @ self.surrogates)
 
     @property
-    def is_shared(self) -> bool:
-        """Whether the cells are those of a column that counts several indicators, and finer than the column's own."""
-        return False
+    def own_cells(self) -> FloatArray | None:
+        """Matrix onto an indicator's own two cells, if the cells count several indicators; None for other columns."""
+        return None
 
     def parts_of(self, share_of_cells: Callable[[IntArray], FloatArray]) -> FloatArray:
         """Return the part of each cell that meets a condition, given the function from the ends of cells to parts."""
@@ -317,9 +317,9 @@ class IndicatorAxis(UnreleasedAxis):
         return self.listed.name
 
     @property
-    def is_shared(self) -> bool:
-        """Return True."""
-        return True
+    def own_cells(self) -> FloatArray:
+        """Matrix onto the indicator's own two cells."""
+        return self.onto
 
     def parts_of(self, share_of_cells: Callable[[IntArray], FloatArray]) -> FloatArray:
         """Return the part of each cell that meets a condition on the indicator."""

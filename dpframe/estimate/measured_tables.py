@@ -184,7 +184,7 @@ class MeasuredTables:
 
     def _expand(self, place: int, names: Sequence[str]) -> NoisyCounts:
         """Return a table with the indicators among names in place of the column that counts them together."""
-        table, all_asked = self.counted[place], ()
+        table, all_asked = self.counted[place], tuple[str, ...]()
         for group in self.indicators:
             asked = tuple(name for name in group.columns if name in names)
             if not asked or group.name not in table.columns:

@@ -48,11 +48,12 @@ class TableColumn:
     @property
     def bins_of_values(self) -> IntArray:
         """The cell of each value or fine cell after `to_own_cells`, null's last."""
-        return np.arange(2) if self.axis.is_shared else self.bins
+        return self.bins if self.axis.own_cells is None else np.arange(len(self.axis.own_cells))
 
     def to_own_cells(self, counts: FloatArray, place: int) -> FloatArray:
         """Return counts, or their variances, by an indicator's own two cells along one dimension; others unchanged."""
-        return through(self.axis.onto, counts, place) if self.axis.is_shared else counts
+        matrix = self.axis.own_cells
+        return counts if matrix is None else through(matrix, counts, place)
 
     @property
     def merge(self) -> FloatArray:
@@ -202,7 +203,7 @@ class BinMeans:
     def of(cls, column: TableColumn, law: NumberLaw, shares: FloatArray) -> BinMeans:
         """Return the bin means of a number, given the shares of its fine cells, null's last."""
         present = np.arange(column.cells) < column.cells - column.axis.has_null
-        if column.axis.is_shared:
+        if column.axis.own_cells is not None:
             return cls(column.axis.middles, column.axis.within, present.astype(np.float64))
         onto, even_shares = column.merge[:, : law.bins].T, law.widths / law.space.values
 

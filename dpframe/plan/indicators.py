@@ -46,7 +46,7 @@ class Indicators:
         label = _NO_COLUMN
         while label in self.columns:
             label += " "
-        return Categorical([*self.columns, *[label] * self.rule.at_most])
+        return Categorical((*self.columns, *[label] * self.rule.at_most))
 
     def codes(self, codes: Mapping[str, npt.NDArray[Any]]) -> IntArray:
         """Return the values' codes of rows that keep the rule."""

@@ -127,7 +127,7 @@ _WEIGHT_SUMS_SHARE = 0.5
 at equal parts, see `Workload.taken`)."""
 
 
-_PART_OF_BOTH = 1 - 1e-3
+_SEPARATE_MU_FACTOR = 1 - 1e-3
 """Part of μ that two groups of tables take whose costs are proved one by one (tolerance)."""
 
 
@@ -208,16 +208,16 @@ class Workload:
         ``proved=False`` the noise is the normal law's, for forecasts only: the lattice law costs some 1e-4 more.
         """
         if self.weights is not None:
-            counts = replace(self, weights=None, portion=1 - _WEIGHT_SUMS_SHARE)
-            measured_counts = counts.measures(spaces, promise, inference, n, contributions, proved=proved)
+            other_tables = replace(self, weights=None, portion=1 - _WEIGHT_SUMS_SHARE)
+            measured_counts = other_tables.measures(spaces, promise, inference, n, contributions, proved=proved)
             sums = self._weight_sums(measured_counts, spaces)
             # A little less than all: tables that are proved apart cost a little more together.
-            mu = self.most(promise, inference).mu * math.sqrt(_WEIGHT_SUMS_SHARE) * _PART_OF_BOTH
-            shares = [1 / len(sums)] * len(sums)
+            mu = self.most(promise, inference).mu * math.sqrt(_WEIGHT_SUMS_SHARE) * _SEPARATE_MU_FACTOR
             find_sums = partial(
                 _find_least_noise, spaces=spaces, mu=mu, contributions=contributions, delta=promise.delta
             )
-            return (*measured_counts, *((find_sums(sums, shares, proved) if sums else None) or ()))
+            noisy_sums = find_sums(sums, [1 / len(sums)] * len(sums), proved) if sums else None
+            return (*measured_counts, *(noisy_sums or ()))
         auto, tables = self.is_default, self.tables(spaces)
         measure_added = partial(self.listed.measures, spaces, promise, inference, n, contributions, proved=proved)
         if not tables or (auto and n < MIN_MEASURED_ROWS):
@@ -228,7 +228,7 @@ class Workload:
             weights = _budget_shares(tables) if auto else _listed_shares(tables, spaces)
         mu = self.most(promise, inference).mu
         if self.portion < 1:
-            mu *= math.sqrt(self.portion) * _PART_OF_BOTH
+            mu *= math.sqrt(self.portion) * _SEPARATE_MU_FACTOR
 
         find_noise = partial(_find_least_noise, spaces=spaces, mu=mu, contributions=contributions, delta=promise.delta)
         if auto and proved:

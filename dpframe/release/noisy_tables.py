@@ -411,8 +411,10 @@ class Tables:
         if counter is not None:
             return MeasuredTable(measure, (None,) * len(measure.columns), noisy(counter.counts, measure.sigma2, stream))
         is_of_weights = measure.kind == "weights"
-        counter = self._weight_sums[measure] if is_of_weights else self._joints[measure]
-        exact_counts, starts = counter.counts, [None] if is_of_weights else []
+        cell_counter: Counter = self._weight_sums[measure] if is_of_weights else self._joints[measure]
+        exact_counts, starts = cell_counter.counts, list[tuple[int, ...] | None]()
+        # Weights themselves have no cells.
+        starts += [None] * is_of_weights
         for axis, name in enumerate(measure.columns[is_of_weights:]):
             bin_cells = bins[name, measure.most]
             if bin_cells is not None:
