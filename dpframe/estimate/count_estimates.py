@@ -383,7 +383,8 @@ class CountEstimates(WeightedEstimates):
             )
             if margins:
                 labels = [pd.Index([*label, "All"], name=label.name) for label in labels]
-            return sums.wide(*labels, attrs)
+            row_labels, column_labels = labels
+            return sums.wide(row_labels, column_labels, attrs)
         chosen_method = self._default_method(axes) if method is None else method
         if margins and chosen_method != "inverse":
             raise ParameterError("margins are given with method='inverse' only")

@@ -140,7 +140,7 @@ class DrawnTables:
         group = next((group for group in self._indicators if name in group.columns), None)
         position = self.draws.names.index(name if group is None else group.name)
         rows = self.draws.singles[position].mean(axis=0) * self.draws.rows
-        return rows if group is None else group.onto([name]) @ rows
+        return np.asarray(rows if group is None else group.onto([name]) @ rows)
 
     def codes(self, draw: int, rows: int | None = None) -> dict[str, npt.NDArray[np.uint64]]:
         """Return the codes of one table's columns; by default for all rows."""

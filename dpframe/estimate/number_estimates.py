@@ -124,12 +124,12 @@ class NumberEstimates(WeightedEstimates):
             return self._vector_means(column, by, bins, target, weights=weights)
         sampling = self._source.sampling(target)
         scale = moments.Scale.of(self._source.column(column))
-        if weights is not None and method == "auto" and (by is not None or self._are_counted([column, weights])):
+        if weights is not None and method == "auto" and (by is not None or self._can_draw(column, weights)):
             by_bins = {by: bins} if isinstance(by, str) and bins is not None else bins
-            results, attrs, index = self._weigh_groups([column], by, weights, target, _weighted_mean, by_bins)
-            means = self._in_units(results.each(np.ravel), column)
+            weighted, attrs, index = self._weigh_groups([column], by, weights, target, _weighted_mean, by_bins)
+            weighted = self._in_units(weighted.each(np.ravel), column)
             attrs |= self._tail_attrs([column])
-            return means.series(column, attrs) if by is None else means.frame(index, attrs)
+            return weighted.series(column, attrs) if by is None else weighted.frame(index, attrs)
         if by is None:
             statistic = moments.mean(scale, self._weight(weights, column))
             if method == "inverse":
@@ -367,17 +367,18 @@ class NumberEstimates(WeightedEstimates):
         scale = moments.Scale.of(self._source.column(column))
         if scale.is_time:
             raise ParameterError(f"column {column!r} holds times, which have no sum; ask for their mean")
-        if weights is not None and self._are_counted([column, weights]):
+        if weights is not None and self._can_draw(column, weights):
             results, attrs, _ = self._weigh_groups([column], None, weights, target, _weighted_sum)
             return results.each(np.ravel).series(column, attrs | self._tail_attrs([column]))
         statistic = moments.total(scale, self._weight(weights, column))
         return self._statistic(statistic, [column] if weights is None else [column, weights], target)
 
-    def _are_counted(self, names: Sequence[str]) -> bool:
-        """Return whether measured tables count columns of numbers together."""
-        return all(self._source.column(n).space.is_numeric for n in names) and (
-            self._joints.tables.source_of(names) == "tables"
-        )
+    def _can_draw(self, column: str, weights: str) -> bool:
+        """Return whether measured tables count a number and weights from 0 on together."""
+        spaces = [self._source.column(name).space for name in (column, weights)]
+        has_numbers = all(space.is_numeric for space in spaces) and not spaces[1].is_time
+        is_counted = column != weights and self._joints.tables.source_of([column, weights]) == "tables"
+        return has_numbers and is_counted and _ends(spaces[1])[0] >= 0
 
     @nan_if_not_found
     def var(
@@ -698,7 +699,7 @@ class NumberEstimates(WeightedEstimates):
                 results, attrs, _ = self._weigh_groups([first, second], None, weights, target, correlate)
                 one = results.within(-1.0, 1.0)
                 values[:, i, j] = values[:, j, i] = [float(getattr(one, name)[0, 0]) for name in RESULTS]
-        pair_attrs = {name: attrs[name] for name in ("source", "weights", "draws") if name in attrs}
+        pair_attrs: dict[str, Any] = {name: attrs[name] for name in ("source", "weights", "draws") if name in attrs}
         return Results(*values).wide(names, names, pair_attrs)
 
     # Distributions
