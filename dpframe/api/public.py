@@ -32,7 +32,7 @@ if typing.TYPE_CHECKING:
     from dpframe.inference.drafted import DraftedSpaces
     from dpframe.ledger.ledger import Ledger
     from dpframe.plan.plan import Plan
-    from dpframe.plan.rules import Follows, Implies, Ordered
+    from dpframe.plan.rules import Follows, Implies, OneOf, Ordered
     from dpframe.proofs.verify import verify
     from dpframe.queries.queries import Queries
     from dpframe.spaces import (
@@ -69,6 +69,7 @@ __all__ = [
     "Ledger",
     "NotSanitizedError",
     "Nullable",
+    "OneOf",
     "OrderLeakWarning",
     "Ordered",
     "Ordinal",
@@ -115,7 +116,7 @@ _NAMES = {
     "inference.drafted": "DraftedSpaces",
     "ledger.ledger": "Ledger",
     "plan.plan": "Plan",
-    "plan.rules": "Follows Implies Ordered",
+    "plan.rules": "Follows Implies OneOf Ordered",
     "spaces": "Boolean Categorical Curve Datetime Integer Nullable Ordinal Product Real Subset Vector",
     "proofs.verify": "verify",
 }

@@ -20,6 +20,7 @@ from dpframe.accounting.budget import Budget, check_epsilon
 from dpframe.accounting.gaussian_dp import SLACK_DELTA_SHARE, Step, promise_step, step_epsilon
 from dpframe.errors import ParameterError, name_list, tuple_label
 from dpframe.forecast.forecast import MAX_FORECAST_VALUES, Forecast
+from dpframe.plan.indicators import measures_of_columns
 from dpframe.plan.measuring import MIN_MEASURED_ROWS, Workload
 from dpframe.plan.options import PlanOptions, check_names, checked, documented
 from dpframe.plan.plan import Plan
@@ -152,7 +153,8 @@ class TargetPlans:
     def errors(self, plan: Plan) -> list[float]:
         """Return every target's forecast standard error."""
         assert plan.n is not None
-        forecast = Forecast(plan.columns, max(plan.n, 1), plan.groups, plan.sample, plan.measures)
+        measures = tuple(measures_of_columns(plan.measures, plan.indicators, plan.spaces))
+        forecast = Forecast(plan.columns, max(plan.n, 1), plan.groups, plan.sample, measures)
         return [forecast.std_error(target.statistic, target.names) for target in self.targets]
 
     def ratios(self, plan: Plan) -> list[float]:

@@ -49,7 +49,7 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         declaration, e.g. ``spaces=(-10, 10)``, serves all columns. Or another plan, whose spaces are taken.
     infer, infer_share, local_epsilon, max_items, drop, passthrough
         As for `dpframe.plan`; columns are named or numbered.
-    measure, measure_share
+    measure, measure_share, weights
         As for `dpframe.plan`. As rows keep their order here, where noise on totals is dear, nothing is measured
         unless ``measure`` lists it.
     allocation, mechanisms, numbers, ordinals, sets, groups, nulls, contributions
@@ -126,6 +126,7 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         local_epsilon: float | None = DEFAULTS["local_epsilon"],
         measure: Any = DEFAULTS["measure"],
         measure_share: float | None = DEFAULTS["measure_share"],
+        weights: str | None = DEFAULTS["weights"],
         max_items: int = DEFAULTS["max_items"],
         drop: Iterable[Any] = DEFAULTS["drop"],
         passthrough: Iterable[Any] = DEFAULTS["passthrough"],
@@ -152,6 +153,7 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.local_epsilon = local_epsilon
         self.measure = measure
         self.measure_share = measure_share
+        self.weights = weights
         self.max_items = max_items
         self.drop = drop
         self.passthrough = passthrough

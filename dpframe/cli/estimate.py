@@ -41,6 +41,16 @@ class _Options:
         return {} if self.target is None else {"target": self.target}
 
     @property
+    def weight_options(self) -> dict[str, Any]:
+        """Options of statistics that may have weights."""
+        return self.common_options | ({} if self.weights is None else {"weights": self.weights})
+
+    @property
+    def group_options(self) -> dict[str, Any]:
+        """Options of statistics that may have groups and weights."""
+        return self.weight_options | ({} if self.by is None else {"by": self.by})
+
+    @property
     def regression_options(self) -> dict[str, Any]:
         """Options of regressions."""
         options = {"family": self.family, "weights": self.weights}
@@ -57,7 +67,7 @@ class _Options:
     def count_options(self) -> dict[str, Any]:
         """Options of counts."""
         return (
-            self.common_options
+            self.weight_options
             | {"normalize": self.normalize}
             | ({} if self.method is None else {"method": self.method})
         )
@@ -88,27 +98,28 @@ def _one_column(options: str, compute: Callable[[Estimates, list[str], _Options]
 
 
 def _find_column_statistics() -> dict[str, _Statistic]:
-    """Return the statistics of one column whose only option is a target, by the names of their commands."""
+    """Return the statistics of one column whose options are a target, groups and weights, by their commands' names."""
     statistics = {}
     # Read off the class, so that a new statistic of one column needs no line here.
     for name, method in inspect.getmembers(Estimates, inspect.isfunction):
         parameters = list(inspect.signature(method).parameters)
         if not name.startswith("_") and parameters[1:2] == ["column"] and "target" in parameters:
-            statistics[name.replace("_", "-")] = _one_column("", partial(_compute_of_column, name))
+            options = {"by", "weights"}.intersection(parameters)
+            statistics[name.replace("_", "-")] = _one_column(" ".join(options), partial(_compute_of_column, name))
     return statistics
 
 
 def _compute_of_column(name: str, estimates: Estimates, columns: list[str], options: _Options) -> Any:
-    return getattr(estimates, name)(columns[0], **options.common_options)
+    return getattr(estimates, name)(columns[0], **options.group_options)
 
 
 STATISTICS: dict[str, _Statistic] = {
     "value-counts": _one_column(
-        "bins normalize method", lambda e, c, q: e.value_counts(c[0], bins=q.bins, **q.count_options)
+        "bins normalize method weights", lambda e, c, q: e.value_counts(c[0], bins=q.bins, **q.count_options)
     ),
     "crosstab": _Statistic(
         range(2, 3),
-        frozenset({"bins", "normalize", "method"}),
+        frozenset({"bins", "normalize", "method", "weights"}),
         lambda e, c, q: stack_cells(e.crosstab(c[0], c[1], **q.joint_options(_find_numeric(e, c)))),
     ),
     "joint": _Statistic(
@@ -117,7 +128,9 @@ STATISTICS: dict[str, _Statistic] = {
         lambda e, c, q: e.joint(c, given=q.given, **q.joint_options(_find_numeric(e, c))),
     ),
     "count": _Statistic(
-        range(1), frozenset({"where", "normalize", "method"}), lambda e, c, q: e.count(q.conditions, **q.count_options)
+        range(1),
+        frozenset({"where", "normalize", "method", "weights"}),
+        lambda e, c, q: e.count(q.conditions, **q.count_options),
     ),
     "top": _one_column(
         "k normalize", lambda e, c, q: e.top(c[0], q.k or 10, normalize=q.normalize, **q.common_options)
@@ -127,9 +140,11 @@ STATISTICS: dict[str, _Statistic] = {
         frozenset(),
         lambda e, c, q: stack_cells(_name_axes(e.describe(c or None, **q.common_options), "statistic", "column")),
     ),
-    "mean": _one_column("by bins", lambda e, c, q: e.mean(c[0], q.by, bins=q.bins, **q.common_options)),
+    "mean": _one_column("by bins weights", lambda e, c, q: e.mean(c[0], q.by, bins=q.bins, **q.weight_options)),
     "cov": _Statistic(range(2, 99), frozenset(), lambda e, c, q: stack_cells(e.cov(c, **q.common_options))),
-    "corr": _Statistic(range(2, 99), frozenset(), lambda e, c, q: stack_cells(e.corr(c, **q.common_options))),
+    "corr": _Statistic(
+        range(2, 99), frozenset({"weights"}), lambda e, c, q: stack_cells(e.corr(c, **q.weight_options))
+    ),
     "support": _one_column("by bins", lambda e, c, q: _estimate_support(e, c[0], q)),
     "cooccurrence": _one_column(
         "normalize",
@@ -148,7 +163,9 @@ STATISTICS: dict[str, _Statistic] = {
         "family weights",
         lambda e, c, q: e.regress(c[0], **q.regression_options).rename_axis("term"),  # the column is a formula
     ),
-    "quantile": _one_column("q", lambda e, c, q: e.quantile(c[0], q.q or [0.25, 0.5, 0.75], **q.common_options)),
+    "quantile": _one_column(
+        "q by weights", lambda e, c, q: e.quantile(c[0], q.q or [0.25, 0.5, 0.75], **q.group_options)
+    ),
 }
 STATISTICS |= {name: definition for name, definition in _find_column_statistics().items() if name not in STATISTICS}
 
@@ -254,7 +271,7 @@ def estimate(
     source: Source,
     statistic: Annotated[str, argument(", ".join(STATISTICS) + "; or as pandas writes them, e.g. value_counts.")],
     columns: Annotated[list[str] | None, argument("Its columns; of regress a formula.")] = None,
-    by: Annotated[str | None, option("Group means by this column.")] = None,
+    by: Annotated[str | None, option("Group means, quantiles and spreads by this column.")] = None,
     bins: Annotated[str | None, option("Bins of numeric columns: how many, or their edges, as 0,18,65,120.")] = None,
     normalize: Annotated[bool, typer.Option("--normalize", help="Shares instead of counts.")] = False,
     given: Annotated[list[str] | None, option("Condition a joint on; repeat.")] = None,
@@ -268,7 +285,7 @@ def estimate(
         str | None, option("table or population; by default the table, and of regressions the population.")
     ] = None,
     family: Annotated[str | None, option("Of regressions: gaussian, binomial or poisson.")] = None,
-    weights: Annotated[str | None, option("Of regressions: a column of weights.")] = None,
+    weights: Annotated[str | None, option("A column of weights of the rows.")] = None,
     confidence_level: Annotated[float, typer.Option(help="Level of the intervals.")] = 0.95,
     as_json: AsJson = False,
 ) -> None:

@@ -27,7 +27,7 @@ OPTIONS = {
         "--space age=0,120 --space sex=F,M --drop id",
     ),
     "Inference of columns that are not declared": ("infer infer_share max_items", "--infer private --infer-share 0.2"),
-    "Measured tables": ("measure measure_share", '--measure "auto; sex,age,income"'),
+    "Measured tables": ("measure measure_share weights", '--measure "auto; sex,age,income"'),
     "Ledger": ("ledger dataset part run", "--ledger ledger.sqlite --dataset people"),
     "A plan that is ready": ("plan", "--plan plan.json"),
     "Output": ("output html explain expect as_json", "--json"),

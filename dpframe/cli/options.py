@@ -64,7 +64,8 @@ _SPACES_HELP = (
 
 _RULES_HELP = (
     ', in a JSON file with a list of {"if": {"age": {"between": [0, 15]}}, "then": {"work": ["none"]}}, {"column": '
-    '"region", "of": "city", "mapping": [["Lyon", "South"]]} or {"low": "start", "high": "end"}'
+    '"region", "of": "city", "mapping": [["Lyon", "South"]]} {"low": "start", "high": "end"} or '
+    '{"one_of": ["car", "bus"]}'
 )
 
 

@@ -153,6 +153,15 @@ class Axis(Cells):
         return np.asarray(self.not_null @ self.surrogates)
 
     @property
+    def own_cells(self) -> FloatArray | None:
+        """Matrix onto an indicator's own two cells, if the cells count several indicators; None for other columns."""
+        return None
+
+    def parts_of(self, share_of_cells: Callable[[IntArray], FloatArray]) -> FloatArray:
+        """Return the part of each cell that meets a condition, given the function from the ends of cells to parts."""
+        return share_of_cells(self.ends)
+
+    @property
     def inverts(self) -> bool:
         """Whether counts of the cells have an unbiased estimate from rows; else they are fitted."""
         return not self.column.mechanism.releases_outside_bounds or self.cells - self.has_null == 1
@@ -265,6 +274,74 @@ class ListedAxis(Axis):
         if self.group is not None:
             return self.noise.spread(np.eye(self.cells), 1.0, self.law[:, None])
         return self.column.mechanism.transition() if self._unit_bins is None else self._unit_bins.channel
+
+
+@dataclass(frozen=True)
+class UnreleasedAxis(ListedAxis):
+    """A column that tables count and released rows do not have: all of its rows are in one class."""
+
+    @property
+    def inverts(self) -> bool:
+        """Return False: rows say nothing of the cells."""
+        return False
+
+    @property
+    def classes(self) -> int:
+        """The one class."""
+        return 1
+
+    def classify(self, codes: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+        """Return the one class for each code."""
+        return np.zeros(len(codes), dtype=np.int64)
+
+    @cached_property
+    def channel(self) -> FloatArray:
+        """P(class | cell), which is 1."""
+        return np.ones((1, self.cells))
+
+
+@dataclass(frozen=True)
+class IndicatorAxis(UnreleasedAxis):
+    """An indicator by the cells of the column that counts it with others, which are finer than its own two.
+
+    ``column`` is the counted column, ``listed`` the indicator's own axis, and ``onto`` the matrix from the cells of the
+    one to the cells of the other.
+    """
+
+    listed: ListedAxis = field(kw_only=True)
+    onto: FloatArray = field(kw_only=True, compare=False)
+
+    @property
+    def name(self) -> str:
+        """The indicator's name."""
+        return self.listed.name
+
+    @property
+    def own_cells(self) -> FloatArray:
+        """Matrix onto the indicator's own two cells."""
+        return self.onto
+
+    def parts_of(self, share_of_cells: Callable[[IntArray], FloatArray]) -> FloatArray:
+        """Return the part of each cell that meets a condition on the indicator."""
+        return share_of_cells(self.listed.ends) @ self.onto
+
+    def overlap_with(self, other: Cells) -> FloatArray:
+        """Return the part of each cell within each of the indicator's cells, shape (other cells, cells)."""
+        return np.eye(self.cells) if other is self else self.listed.overlap_with(other) @ self.onto
+
+    def has_cells_of(self, other: Cells) -> bool:
+        """Return whether the other cells are these: those of the indicator are coarser."""
+        return other is self
+
+    @cached_property
+    def middles(self) -> FloatArray:
+        """The indicator's code in every cell."""
+        return np.asarray(np.arange(self.listed.cells) @ self.onto)
+
+    @cached_property
+    def within(self) -> FloatArray:
+        """Variance of the indicator's codes within every cell: 0."""
+        return np.zeros(self.cells)
 
 
 @dataclass(frozen=True)

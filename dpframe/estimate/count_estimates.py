@@ -18,14 +18,14 @@ from dpframe.estimate.conditions import ItemCondition, Where
 from dpframe.estimate.item_pairs import likely_pairs, pool_pairs
 from dpframe.estimate.not_found import nan_if_not_found, nan_if_unread
 from dpframe.estimate.results import RESULTS, Answer, Results
-from dpframe.estimate.vectors import VectorEstimates
+from dpframe.estimate.weighted import WeightedEstimates
 from dpframe.spaces.arrays import FloatArray
 from dpframe.spaces.cells import has_few_values
 
 _JOINED = {"all": " & ", "any": " | "}
 
 
-class CountEstimates(VectorEstimates):
+class CountEstimates(WeightedEstimates):
     """Counts, shares and joints, of categories, bins and items of sets."""
 
     @nan_if_not_found
@@ -38,6 +38,7 @@ class CountEstimates(VectorEstimates):
         bins: int | Sequence[Any] | None = None,
         dropna: bool = True,
         *,
+        weights: str | None = None,
         method: str | None = None,
         target: str = "table",
     ) -> pd.DataFrame:
@@ -57,6 +58,9 @@ class CountEstimates(VectorEstimates):
             outer bins reach to the bounds of the space).
         dropna
             Leave nulls out.
+        weights
+            A randomised column of numbers from 0 on, as weights of a survey: the results are sums of weights, or their
+            shares, from draws of the table (see `infer`).
         method
             See the class; by default ``"auto"``, the most precise, for measured lists of values. For other values the
             default is ``"inverse"``, and with ``bins`` ``"em"``, the distribution of `histogram`. Unbiased counts
@@ -91,6 +95,11 @@ class CountEstimates(VectorEstimates):
         """
         check_flags(normalize=normalize, sort=sort, ascending=ascending, dropna=dropna)
         axes = self._axes([column], {column: bins} if isinstance(column, str) and bins is not None else {})
+        if weights is not None:
+            self._check_weights(weights, [column], method)
+            sums, attrs, (index,) = self._weigh_shown_cells(axes, weights, target, dropna, normalize)
+            out = sums.frame(index, attrs)
+            return out.sort_values("estimate", ascending=ascending, kind="stable") if sort else out
         fits = method is None and axes[0].column.space.is_listed
         fits = fits and self._joints.tables.source_of([column]) != "rows"
         method = "auto" if fits else self._default_method(axes) if method is None else method
@@ -182,6 +191,39 @@ class CountEstimates(VectorEstimates):
         results = self._clip_to_possible(results.each(np.ravel), answer, normalize or bool(given_columns))
         return results.frame(index, answer.said)
 
+    def _weigh_shown_cells(
+        self,
+        axes: Sequence[Axis],
+        weights: str,
+        target: str,
+        dropna: bool,
+        normalize: bool,
+        given: Sequence[int] = (),
+        margins: bool = False,
+    ) -> tuple[Results, dict[str, Any], list[pd.Index[Any]]]:
+        """Return the sums of weights of the cells to show, their shares, or the sums with totals of two axes."""
+        shown_cells = self._cells_to_show(axes, dropna)
+        labels = [axis.labels[cells] for axis, cells in zip(axes, shown_cells, strict=True)]
+        other_axes = tuple(place for place in range(len(axes)) if place not in given)
+
+        def present(cells: FloatArray) -> FloatArray:
+            for place, axis in enumerate(axes):
+                # Shares are of the rows without nulls, if nulls are left out.
+                values = np.arange(axis.cells - (dropna and axis.has_null))
+                cells = cells.take(values, axis=place)
+            totals = cells.sum(axis=other_axes, keepdims=True)
+            shown = cells[np.ix_(*shown_cells)]
+            if normalize:
+                return shown / np.where(totals > 0, totals, np.nan)
+            if margins:
+                parts = [shown.sum(axis=summed, keepdims=True) for summed in (1, 0, (0, 1))]
+                return np.block([[shown, parts[0]], [parts[1], parts[2]]])
+            return shown
+
+        sums, attrs = self._weigh_cells(axes, weights, target, present)
+        self._warn_of_tails([*(axis.name for axis in axes), weights], lambda tails: tails.matter)
+        return sums.within(0.0), attrs, labels
+
     def _clip_to_possible(self, results: Results, answer: Answer, normalize: bool) -> Results:
         """Clip shares and fitted counts to possible values; return unbiased counts unchanged."""
         if normalize:
@@ -196,7 +238,13 @@ class CountEstimates(VectorEstimates):
 
     @nan_if_not_found
     def count(
-        self, where: Mapping[str, Any], normalize: bool = False, *, method: str = "auto", target: str = "table"
+        self,
+        where: Mapping[str, Any],
+        normalize: bool = False,
+        *,
+        weights: str | None = None,
+        method: str = "auto",
+        target: str = "table",
     ) -> pd.Series[Any]:
         """Return how many rows meet a condition on every column that is named.
 
@@ -207,6 +255,8 @@ class CountEstimates(VectorEstimates):
             of sets ``{"any": items}`` or ``{"all": items}``; ``{"not": …}`` of any of these, which no null meets.
         normalize
             Give the share of all rows instead of their number.
+        weights
+            See `value_counts`; conditions are then on values, not on items of sets.
         method
             ``"inverse"``: unbiased, from only the rows. ``"auto"``: the most precise, from measured tables and fits of
             these columns. A fit of a range to rows with geometric noise assumes a smooth distribution; see `histogram`.
@@ -244,6 +294,8 @@ class CountEstimates(VectorEstimates):
             raise ParameterError('method must be "auto" or "inverse"')
         self._source.sampling(target)  # an unknown target is refused
         conditions = Where.of(where, self._source.column, self._is_open)
+        if weights is not None:
+            return self._weigh_conditions(conditions, normalize, weights, method, target)
         results, attrs = self._joints.count(conditions, method, target == "population", self._z)
         of_items = conditions.of_items if method == "auto" else None
         if of_items is not None:
@@ -278,6 +330,24 @@ class CountEstimates(VectorEstimates):
             attrs["allowed_by_pairs"] = tuple(end / scale for end in attrs["allowed_by_pairs"])
         return results.series("count", attrs | self._tail_attrs(open_columns))
 
+    def _weigh_conditions(
+        self, conditions: Where, normalize: bool, weights: str, method: str, target: str
+    ) -> pd.Series[Any]:
+        """Return the sum of the weights of rows that meet conditions on values, or its share of all weights."""
+        names = list(conditions.values)
+        self._check_weights(weights, names, method)
+        if len(names) < len(conditions.conditions):
+            raise ParameterError("weights go with conditions on values; ask for items of sets without weights")
+
+        def weigh(codes: Mapping[str, Any], row_weights: FloatArray) -> FloatArray:
+            met = [condition.holds(codes[name].astype(np.int64)) for name, condition in conditions.values.items()]
+            total = float(row_weights.sum()) if normalize else 1.0
+            return np.array([row_weights @ np.prod(met, axis=0) / max(total, 1e-300)])
+
+        results, attrs = self._weigh_rows(weigh, names, weights, target)
+        self._warn_of_tails([*names, weights], lambda tails: tails.matter)
+        return results.within(0.0, 1.0 if normalize else np.inf).series("count", attrs)
+
     def _widen_if_hidden(self, results: Results, query: Where, max_count: float) -> Results:
         """Widen a count to all possible counts, and warn, if its standard error exceeds them."""
         if not results.std_error[0] > max_count > 0:
@@ -299,6 +369,7 @@ class CountEstimates(VectorEstimates):
         normalize: bool | str = False,
         *,
         bins: Bins | None = None,
+        weights: str | None = None,
         method: str | None = None,
         target: str = "table",
     ) -> pd.DataFrame:
@@ -309,12 +380,12 @@ class CountEstimates(VectorEstimates):
         index, columns
             Randomised columns for the rows and the columns of the result.
         margins
-            Add the totals of rows and columns as ``All`` (unbiased counts only).
+            Add the totals of rows and columns as ``All`` (unbiased and weighted counts only).
         dropna
             Leave nulls out.
         normalize
             False for counts; True or ``"all"``, ``"index"``, ``"columns"`` for shares.
-        bins, target
+        bins, weights, target
             See `value_counts` and `joint`.
         method
             See the class; by default ``"inverse"``, whose cells are unbiased, unless a standard error is above the
@@ -350,6 +421,16 @@ class CountEstimates(VectorEstimates):
         if margins and normalize:
             raise ParameterError("margins are given with counts only; leave normalize out")
         axes = self._axes([index, columns], {} if bins is None else bins)
+        if weights is not None:
+            self._check_weights(weights, [index, columns], method)
+            given = given_axes[normalize]
+            sums, attrs, labels = self._weigh_shown_cells(
+                axes, weights, target, dropna, bool(normalize), given, margins
+            )
+            if margins:
+                labels = [pd.Index([*label, "All"], name=label.name) for label in labels]
+            row_labels, column_labels = labels
+            return sums.wide(row_labels, column_labels, attrs)
         chosen_method = self._default_method(axes) if method is None else method
         if margins and chosen_method != "inverse":
             raise ParameterError("margins are given with method='inverse' only")

@@ -43,7 +43,7 @@ _EXAMPLES = {
     "joint": 'joint(["sex", "region"], given=["sex"])',
     "mean": 'mean("age", by="sex")',
     "mean_curve": 'mean_curve("load", by="sex")',
-    "median": 'median("age"); by groups: mean("age", by="sex"), or a joint with given=',
+    "median": 'median("age", by="sex")',
     "null_rate": 'null_rate("income")',
     "nunique": 'value_counts("sex")',
     "plot": 'plot("age")',
@@ -152,7 +152,14 @@ class Estimates(CountEstimates, FunctionEstimates):
         """
         return draw(self, columns, ax, options)
 
-    def median(self, column: str, *, target: str = "table") -> pd.Series[Any]:
+    def median(
+        self,
+        column: str,
+        *,
+        by: str | Sequence[str] | None = None,
+        weights: str | None = None,
+        target: str = "table",
+    ) -> Any:
         """Return the median of a numeric column (pandas' ``median``): its `quantile` at one half.
 
         Examples
@@ -163,9 +170,7 @@ class Estimates(CountEstimates, FunctionEstimates):
         >>> dpf.Estimates(safe).median("age").round().to_dict()
         {'estimate': 57.0, 'std_error': 5.0, 'lower': 42.0, 'upper': 62.0}
         """
-        quantile = self.quantile(column, 0.5, target=target)
-        assert isinstance(quantile, pd.Series)
-        return quantile
+        return self.quantile(column, 0.5, by=by, weights=weights, target=target)
 
     def describe(self, columns: Sequence[str] | None = None, *, target: str = "table") -> pd.DataFrame:
         """Return count, mean, standard deviation and quartiles of numeric columns (pandas' ``describe``).

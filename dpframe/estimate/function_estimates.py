@@ -11,17 +11,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dpframe.errors import InferenceWarning, ParameterError, check_whole, name_list, warn
+from dpframe.errors import InferenceWarning, ParameterError, name_list, warn
 from dpframe.estimate.base import column_names
-from dpframe.estimate.drawn_tables import CodeLimits
-from dpframe.estimate.functions import PROBE_ROWS, DrawnTables, describe_weaknesses, evaluate, find_columns_read
+from dpframe.estimate.functions import PROBE_ROWS, evaluate, find_columns_read
 from dpframe.estimate.independence import measure_dependence
-from dpframe.estimate.not_found import NOT_FOUND, reasons, warn_of_nan
+from dpframe.estimate.not_found import reasons
 from dpframe.estimate.number_estimates import NumberEstimates
 from dpframe.estimate.posterior import TABLE_DRAWS
 from dpframe.estimate.regression import Regression, fit_draws, formula_columns
 from dpframe.estimate.results import Results
-from dpframe.estimate.synthetic import midnight_codes
 from dpframe.estimate.vectors import largest_deviations
 
 
@@ -297,11 +295,14 @@ class FunctionEstimates(NumberEstimates):
             pair_evidence.variances,
             float(self.rows),
         )
+        for place, name in enumerate(model.names[at] for at in pair):
+            to_own_cells = model.columns[name].to_own_cells
+            joint, counts, variances = (to_own_cells(values, place) for values in (joint, counts, variances))
         if not pair_evidence.channels:
             # Rows with a null in either column have no part in their dependence.
             values = tuple(
-                slice(0, model.columns[name].cells - model.columns[name].axis.has_null)
-                for name in (model.names[place] for place in pair)
+                slice(0, size - model.columns[name].axis.has_null)
+                for size, name in zip(joint.shape, (model.names[place] for place in pair), strict=True)
             )
             rows = rows * float(joint[values].sum() / joint.sum())
             joint, counts, variances = joint[values], counts[values], variances[values]
@@ -345,40 +346,3 @@ class FunctionEstimates(NumberEstimates):
         if not names:
             raise ParameterError("f reads no column of the table; name what it reads with columns=[…]")
         return names
-
-    def _sample_tables(self, names: Sequence[str], draws: int, target: str) -> DrawnTables:
-        """Return draws of some columns; `ParameterError` for columns that cannot be drawn."""
-        self._source.sampling(target)
-        draw_count = check_whole(draws, "draws", 2, TABLE_DRAWS)
-        if not names:
-            raise ParameterError("name at least one column")
-        for name in names:
-            space = self._source.column(name).space
-            if space.holds_sets or space.holds_vectors or self._joints.tables.member(name) is None:
-                raise ParameterError(
-                    f"column {name!r} holds {space.noun}, of which no table is drawn; use support or mean_curve for it"
-                )
-        if not self.rows:
-            raise ParameterError("the release has no rows, so that no table can be drawn")
-        posterior = self._joints.posterior.conditioned(names)
-        limits = {}
-        for name, column in zip(posterior.names, posterior.columns, strict=True):
-            empty_cells = [] if column.is_cut else self._find_empty_bucket(column.axis)
-            limits[name] = CodeLimits(empty_cells, midnight_codes(self._source, name, self._joints.law))
-        return DrawnTables(posterior, self._source, draw_count, limits)
-
-    def _describe_draws(self, tables: DrawnTables, names: Sequence[str]) -> dict[str, Any]:
-        """Return attrs of a result from draws, and warn if intervals cover less."""
-        weaknesses = tables.weaknesses()
-        message = describe_weaknesses(weaknesses)
-        if message is not None:
-            warn(message, InferenceWarning)
-        self._warn_of_imputed(names)
-        attrs: dict[str, Any] = {"columns": list(names), "draws": tables.table_count}
-        unfound_reasons = {name: reason for name, reason in reasons(self.plan.not_found).items() if name in names}
-        if unfound_reasons:
-            warn_of_nan(unfound_reasons)
-            attrs[NOT_FOUND] = unfound_reasons
-        if len(names) > 2 and tables.draws.model.known(names) is None:
-            attrs["assumes"] = list(names)
-        return attrs | ({"weak": weaknesses} if weaknesses else {})

@@ -20,6 +20,7 @@ from dpframe.errors import ParameterError, name_list
 from dpframe.estimate.drawn_tables import CodeLimits, draw_codes
 from dpframe.estimate.posterior import TableDraws
 from dpframe.estimate.results import Results
+from dpframe.estimate.table_column import TableColumn
 from dpframe.plan.rules import BoundRules
 from dpframe.release.reader import Source
 from dpframe.spaces.arrays import FloatArray
@@ -106,8 +107,17 @@ def bootstrap_rows(table: pd.DataFrame, generator: np.random.Generator) -> pd.Da
 class DrawnTables:
     """Draws of the original table with some columns, as DataFrames with its dtypes."""
 
-    def __init__(self, draws: TableDraws, source: Source, table_count: int, limits: Mapping[str, CodeLimits]) -> None:
+    def __init__(
+        self,
+        draws: TableDraws,
+        source: Source,
+        table_count: int,
+        limits: Mapping[str, CodeLimits],
+        names: Sequence[str],
+    ) -> None:
         self.draws, self._source, self.table_count, self.limits = draws, source, table_count, limits
+        self._indicators = [group for group in draws.model.tables.indicators if group.name in draws.names]
+        self.names = list(names)
         bound_rules = source.plan.bound_rules
         self._rules = BoundRules(
             tuple(rule for rule in bound_rules.rules if {*rule.names} <= {*draws.names}), bound_rules.spaces
@@ -117,11 +127,29 @@ class DrawnTables:
     def __iter__(self) -> Iterator[pd.DataFrame]:
         yield from (self.table(draw) for draw in range(self.table_count))
 
+    def column(self, name: str) -> TableColumn:
+        """Return a column of the tables by its own cells."""
+        if name in self.draws.names:
+            return self.draws.columns[self.draws.names.index(name)]
+        column = self.draws.model.tables.member(name)
+        assert column is not None
+        return column
+
+    def mean_rows(self, name: str) -> FloatArray:
+        """Return the mean number of rows over the draws by the cells of a column in the fit."""
+        group = next((group for group in self._indicators if name in group.columns), None)
+        position = self.draws.names.index(name if group is None else group.name)
+        rows = self.draws.singles[position].mean(axis=0) * self.draws.rows
+        return np.asarray(rows if group is None else group.onto([name]) @ rows)
+
     def codes(self, draw: int, rows: int | None = None) -> dict[str, npt.NDArray[np.uint64]]:
         """Return the codes of one table's columns; by default for all rows."""
         generator = self.draws.generator("table", draw)
         row_count = int(self.draws.rows) if rows is None else rows
         codes = draw_codes(self.draws, draw, row_count, self.limits, self._rules, generator)
+        for group in self._indicators:
+            split_codes = group.split(codes.pop(group.name))
+            codes |= {name: split_codes[name] for name in group.columns if name in self.names}
         return {name: values.astype(np.uint64) for name, values in codes.items()}
 
     def frame(self, codes: Mapping[str, npt.NDArray[Any]], text: str | None = None) -> pd.DataFrame:

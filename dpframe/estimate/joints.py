@@ -575,7 +575,7 @@ class Joints:
         names = list(conditions)
         model = self.models.around(names)
         columns = [model.columns[name] for name in names]
-        fine_parts = [conditions[column.axis.name].share_of_cells(column.axis.ends) for column in columns]
+        fine_parts = [column.axis.parts_of(conditions[column.axis.name].share_of_cells) for column in columns]
         parts = [column.gathered(part) for column, part in zip(columns, fine_parts, strict=True)]
         uses_rows = len(names) > 2 and model.can_compare_with_rows(names)
         is_unmeasured = len(names) > 2 and model.known(names) is None
@@ -631,14 +631,19 @@ class Joints:
         columns, rows = [model.columns[name] for name in names], float(self._source.rows)
         values = tuple(slice(0, column.cells - column.axis.has_null) for column in columns)
         joint = model.joint(names)[values] * rows
-        bins = columns[0].bins[: laws[0].bins], columns[1].bins[: laws[1].bins]
+        for place, column in enumerate(columns):
+            joint = column.to_own_cells(joint, place)
+        bins = columns[0].bins_of_values[: laws[0].bins], columns[1].bins_of_values[: laws[1].bins]
         pair = NumberPair((laws[0], laws[1]), bins, joint, np.zeros(joint.shape))
         covariance, bin_covariance = float(pair.moments(1.0, 1.0, 0, 0.0)[0][0]), pair.between(joint)
         scale = math.sqrt(max(math.prod(pair.spreads), 1e-300))
         # Matched ranks of two heavy tails raise a covariance by any factor; bins hide at most half of it.
         factor = min(covariance / bin_covariance, 2.0) if bin_covariance else 1.0
         pair_draws = draws.pairs[0, 1] if draws.names == names else draws.pairs[0, 1].transpose(0, 2, 1)
-        covariance_draws = np.array([pair.between(one[values]) for one in pair_draws])
+        pair_draws = pair_draws[:, values[0], values[1]]
+        for place, column in enumerate(columns, start=1):
+            pair_draws = column.to_own_cells(pair_draws, place)
+        covariance_draws = np.array([pair.between(one) for one in pair_draws])
         doubt = np.random.default_rng(0).normal(1.0, 0.5, len(covariance_draws))
         correlation_draws, covariance = covariance_draws * (1 + (factor - 1) * doubt) / scale, bin_covariance * factor
         fitted, raw = np.array([covariance / scale]), self.tables.pair(one, other)

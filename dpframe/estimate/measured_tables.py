@@ -7,25 +7,30 @@ number of rows plus noise. Without tables, estimates use only the rows.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from itertools import combinations
 
 import numpy as np
 
 from dpframe.errors import AlteredReleaseWarning, warn
-from dpframe.estimate.axes import Axis, BinnedAxis, ListedAxis, make_axis
+from dpframe.estimate.axes import Axis, BinnedAxis, IndicatorAxis, ListedAxis, UnreleasedAxis, make_axis
 from dpframe.estimate.column_evidence import ColumnEvidence
 from dpframe.estimate.evidence.combine import project
 from dpframe.estimate.evidence.law import Known, RowsLaw
 from dpframe.estimate.evidence.number_law import NumberLaw, NumberPair
 from dpframe.estimate.surrogates import count_classes
 from dpframe.estimate.table_column import TableColumn, quantile_bins
-from dpframe.observe.noisy_counts import NoisyCounts, pool
+from dpframe.observe.noisy_counts import NoisyCounts, pool, through
 from dpframe.plan.columns import Column
+from dpframe.plan.indicators import Indicators
 from dpframe.plan.levels import children, has_levels, level_sizes
 from dpframe.plan.measures import OF_SETS, MeasuredTable
 from dpframe.release.reader import Source
+from dpframe.spaces.arrays import FloatArray
+from dpframe.spaces.base import affine_map
+from dpframe.totals.weight_sums import WeightSteps
 
 COUNTED = ("one_way", "joint")
 """Kinds whose counts add up to the number of rows."""
@@ -52,6 +57,10 @@ def _is_consistent(table: MeasuredTable, columns_by_name: Mapping[str, Column], 
         return first.holds_vectors and shape == measure.shape(spaces)
     if measure.kind in OF_SETS:
         return first.holds_sets and shape == measure.shape(spaces)
+    if measure.kind == "weights":
+        return _has_ascending_starts(table.starts[1], columns[1]) and shape == (
+            _make_axes(replace(table, starts=table.starts[1:]), columns[1:])[0].cells,
+        )
     if measure.level > 1:
         known_level = has_levels(first) and measure.level <= len(level_sizes(first)) and len(table.starts) == 1
         return known_level and shape == (len(children(first, measure.level, table.starts[0] or ())),)
@@ -75,9 +84,11 @@ def _has_ascending_starts(starts: tuple[int, ...] | None, column: Column) -> boo
     return rising and int(codes[-1]) < column.space.values and column.space.is_numeric
 
 
-def _make_axes(table: MeasuredTable, columns: Sequence[Column]) -> tuple[Axis, ...]:
+def _make_axes(table: MeasuredTable, columns: Sequence[Column], unreleased: Collection[str] = ()) -> tuple[Axis, ...]:
     return tuple(
-        ListedAxis(column)
+        UnreleasedAxis(column)
+        if column.name in unreleased
+        else ListedAxis(column)
         if starts is None
         else BinnedAxis(column, (*(int(start) for start in starts), column.space.values), (), pooled=True)
         for column, starts in zip(columns, table.starts, strict=True)
@@ -91,7 +102,12 @@ class MeasuredTables:
         self, source: Source, tables: Sequence[MeasuredTable], inference: ColumnEvidence | None = None
     ) -> None:
         self.source, self.inference = source, inference or ColumnEvidence.of(source)
-        columns = {column.name: column for column in source.plan.columns}
+        self.columns = {column.name: column for column in source.plan.columns} | {
+            # No row is released of them: the channel is a formality.
+            group.name: Column.calibrated(group.name, group.space, 1.0, 0.0)
+            for group in source.plan.indicators
+        }
+        columns = self.columns
         self.tables = tuple(table for table in tables if _is_consistent(table, columns, source.rows))
         omissions = len(tables) - len(self.tables)
         if omissions:
@@ -100,6 +116,9 @@ class MeasuredTables:
                 "the release as it was written",
                 AlteredReleaseWarning,
             )
+        measured_names = {name for table in self.tables for name in table.measure.columns}
+        self.indicators = tuple(group for group in source.plan.indicators if group.name in measured_names)
+        self._expanded_tables: dict[tuple[int, tuple[str, ...]], NoisyCounts] = {}
         self._members: dict[str, TableColumn | None] = {}
         self._laws: dict[str, NumberLaw | None] = {}
 
@@ -123,7 +142,8 @@ class MeasuredTables:
             measure = table.measure
             if measure.kind not in COUNTED or measure.level > 1 or set(measure.columns) & missing:
                 continue
-            axes = _make_axes(table, [self.source.plan[name] for name in measure.columns])
+            unreleased = {group.name for group in self.indicators}
+            axes = _make_axes(table, [self.columns[name] for name in measure.columns], unreleased)
             excluded = rules.impossible({a.name: a.stretches for a in axes}) if rules.rules else None
             counts = (table.counts if excluded is None else np.where(excluded, 0, table.counts)).astype(np.float64)
             counted_tables.append(NoisyCounts(measure.columns, counts, measure.sigma2, axes))
@@ -139,13 +159,58 @@ class MeasuredTables:
 
     def holding(self, names: Sequence[str]) -> list[NoisyCounts]:
         """Return the tables that hold all of some columns."""
-        places = set.intersection(*(self._table_places.get(name, set()) for name in names))
-        return [self.counted[place] for place in sorted(places)]
+        places = set.intersection(*(self._places_of(name) for name in names))
+        return [self._expand(place, names) for place in sorted(places)]
 
     def touching(self, names: Iterable[str]) -> list[NoisyCounts]:
         """Return the tables that hold one of some columns."""
-        places = set[int]().union(*(self._table_places.get(name, set()) for name in names))
-        return [self.counted[place] for place in sorted(places)]
+        names = list(names)
+        places = set[int]().union(*(self._places_of(name) for name in names))
+        return [self._expand(place, names) for place in sorted(places)]
+
+    @cached_property
+    def homes(self) -> Mapping[str, Indicators]:
+        """The group of each indicator that tables count with others as one column."""
+        return {name: group for group in self.indicators for name in group.columns}
+
+    def merged_names(self, names: Iterable[str]) -> list[str]:
+        """Return names of columns with the one that tables count in place of each indicator, each once."""
+        return list(dict.fromkeys(self.homes[name].name if name in self.homes else name for name in names))
+
+    def _places_of(self, name: str) -> set[int]:
+        """Return the places of the tables that count a column, or the group of an indicator."""
+        places, group = self._table_places.get(name, set()), self.homes.get(name)
+        return places if group is None else places | self._table_places.get(group.name, set())
+
+    def _expand(self, place: int, names: Sequence[str]) -> NoisyCounts:
+        """Return a table with the indicators among names in place of the column that counts them together."""
+        table, all_asked = self.counted[place], tuple[str, ...]()
+        for group in self.indicators:
+            asked = tuple(name for name in group.columns if name in names)
+            if not asked or group.name not in table.columns:
+                continue
+            all_asked = (*all_asked, *asked)
+            if (place, all_asked) not in self._expanded_tables:
+                self._expanded_tables[place, all_asked] = self._split_indicators(table, group, asked)
+            table = self._expanded_tables[place, all_asked]
+        return table
+
+    def _split_indicators(self, table: NoisyCounts, group: Indicators, names: Sequence[str]) -> NoisyCounts:
+        """Return the counts of a group's values as counts of some of its indicators, with an axis for each."""
+        position, matrix = table.columns.index(group.name), group.onto(names)
+        flat_matrix = matrix.reshape(-1, matrix.shape[-1])
+        counts, variances = (through(flat_matrix, values, position) for values in (table.counts, table.variances))
+        # The rule leaves some cells without rows; a count of 0 needs a variance above 0.
+        variances = np.where(variances > 0, variances, variances.max())
+        shape = (*counts.shape[:position], *[2] * len(names), *counts.shape[position + 1 :])
+        columns, axes = (
+            (*own[:position], *split, *own[position + 1 :])
+            for own, split in (
+                (table.columns, names),
+                (table.axes, [ListedAxis(self.columns[name]) for name in names]),
+            )
+        )
+        return NoisyCounts(columns, counts.reshape(shape), variances.reshape(shape), axes)
 
     def piles(self, name: str) -> tuple[Known | None, Known | None]:
         """Return the numbers of rows at the lower and the upper bound of a number, and their variances."""
@@ -180,6 +245,25 @@ class MeasuredTables:
         """Return the measured sum, items, item pairs or sizes of a column, or None."""
         return next((t for t in self.tables if t.measure.kind == kind and t.measure.columns == (column,)), None)
 
+    def weight_sums(self, weights: str, name: str) -> tuple[Axis, FloatArray, FloatArray] | None:
+        """Return the measured sums of weights by a column's cells, less the offset of each row, and their variances.
+
+        Sums and variance are in the weights' unit. The cells of a column that counts an indicator are added up.
+        """
+        group = self.homes.get(name)
+        columns = (weights, name if group is None else group.name)
+        table = next((t for t in self.tables if t.measure.kind == "weights" and t.measure.columns == columns), None)
+        if table is None:
+            return None
+        steps, unit = WeightSteps.of(self.columns[weights].space), affine_map(self.columns[weights].space)[1]
+        (axis,) = _make_axes(replace(table, starts=table.starts[1:]), [self.columns[columns[1]]])
+        sums = np.asarray(table.counts * (unit / steps.scale), dtype=np.float64)
+        variances = np.full(len(sums), table.measure.sigma2 * (unit / steps.scale) ** 2)
+        if group is None:
+            return axis, sums, variances
+        matrix = group.onto([name])
+        return ListedAxis(self.columns[name]), matrix @ sums, matrix @ variances
+
     def pair(self, one: str, other: str) -> NumberPair | None:
         """Return the measured pair of two numbers without nulls, or None."""
         tables = self.holding([one, other])
@@ -201,10 +285,19 @@ class MeasuredTables:
     def member(self, name: str) -> TableColumn | None:
         """Return a column as fits use it, or None if fits omit it."""
         if name not in self._members:
-            column = self.source.plan[name]
+            column = self.columns[name]
             is_omitted = name in self.source.missing or column.space.code_words
             self._members[name] = None if is_omitted else self._make_column(column)
         return self._members[name]
+
+    def indicator_member(self, name: str) -> TableColumn | None:
+        """Return an indicator by the cells of the column that counts it with others, for a fit of no other of them."""
+        group = self.homes[name]
+        member = self.member(group.name)
+        if member is None:
+            return None
+        axis = IndicatorAxis(self.columns[group.name], listed=ListedAxis(self.columns[name]), onto=group.onto([name]))
+        return replace(member, axis=axis)
 
     def _make_column(self, column: Column) -> TableColumn | None:
         tables = self.holding([column.name])
@@ -223,7 +316,7 @@ class MeasuredTables:
         if not one_ways or (coarse is not None and not one_ways[0].axes[0].refines(coarse)):
             assert coarse is not None
             return TableColumn(coarse, np.arange(coarse.cells), coarse.volumes / coarse.volumes.sum())
-        if column.space.is_numeric and not column.space.is_listed:
+        if column.space.is_numeric and not column.space.is_listed and column.name not in self.homes:
             return self._make_number_column(column, one_ways, coarse)
         fine, counts = one_ways[0].axes[0], one_ways[0].counts
         return TableColumn(fine, np.arange(fine.cells), project(counts / max(float(counts.sum()), 1.0)))
@@ -266,5 +359,11 @@ class MeasuredTables:
             return law.smooth_tails(member.bins)
         space = member.axis.column.space
         # True and False are counted by value, mostly in pairs, and have no levels.
-        counts = self.raw([member.axis]) if space.is_numeric and space.is_listed else None
-        return None if counts is None else NumberLaw.of_values(space, float(self.rows), counts.counts, counts.variances)
+        has_values_alone = space.is_numeric and (space.is_listed or member.axis.name in self.homes)
+        counts = self.raw([member.axis]) if has_values_alone else None
+        if counts is None:
+            return None
+        law = NumberLaw.of_values(space, float(self.rows), counts.counts, counts.variances)
+        # The count of an indicator's true rows is the sum of its codes.
+        is_indicator = member.axis.name in self.homes
+        return replace(law, total=(float(law.rows[1]), float(law.covariance[1, 1]))) if is_indicator else law

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -55,7 +56,13 @@ class Models:
     @cached_property
     def whole(self) -> Model:
         """The fit of all columns that have few values, a measured table, or a numeric grid."""
-        return Model(self.tables, [column.name for column in self.tables.source.plan.columns])
+        return Model(self.tables, self.tables.merged_names(self.tables.source.plan.names))
+
+    @cached_property
+    def order(self) -> list[str]:
+        """All columns in the plan's order; a column that counts indicators together comes before them."""
+        names, homes = self.tables.source.plan.names, self.tables.homes
+        return list(dict.fromkeys(one for n in names for one in ([homes[n].name, n] if n in homes else [n])))
 
     @cached_property
     def of_few_values(self) -> list[str]:
@@ -70,22 +77,32 @@ class Models:
     @cached_property
     def _eligible_columns(self) -> list[str]:
         """Columns that a fit may have: all that tables may hold; with only rows, columns of few values."""
-        return self._columns_up_to(math.inf) if self.tables else self.of_few_values
+        return self.tables.merged_names(self._columns_up_to(math.inf)) if self.tables else self.of_few_values
 
     def around(self, names: Sequence[str]) -> Model:
         """Return the fit of these columns and their strongest neighbours; of all columns if there are few."""
         if len(self._eligible_columns) > max(MOST_FITTED, len(names)):
             return self._get_model({*names, *self._rank_dependent(names, MOST_FITTED - len(names))})
-        return self.whole if self.tables else self._get_model({*names, *self._eligible_columns})
+        return self._with_all_columns(names) if self.tables else self._get_model({*names, *self._eligible_columns})
+
+    def _with_all_columns(self, names: Sequence[str]) -> Model:
+        """Return the fit of all columns; a group with a requested indicator is fitted by this indicator."""
+        homes = self.tables.homes
+        if homes.keys().isdisjoint(names):
+            return self.whole
+        split_groups = {homes[name].name for name in names if name in homes}
+        merged_names = self.tables.merged_names(self.tables.source.plan.names)
+        return self._get_model({*names, *(name for name in merged_names if name not in split_groups)})
 
     def among(self, names: Sequence[str]) -> Model:
         """Return the fit of only these columns for a wide table, else of all columns."""
-        return self._get_model(set(names)) if len(self.tables.source.plan.names) > MOST_FITTED else self.whole
+        is_wide = len(self.tables.source.plan.names) > MOST_FITTED
+        return self._get_model(set(names)) if is_wide else self._with_all_columns(names)
 
     def _get_model(self, names: set[str]) -> Model:
         key = frozenset(names)
         if key not in self._model_cache:
-            self._model_cache[key] = Model(self.tables, [name for name in self.tables.source.plan.names if name in key])
+            self._model_cache[key] = Model(self.tables, [name for name in self.order if name in key])
         return self._model_cache[key]
 
     def _rank_dependent(self, names: Sequence[str], max_columns: int) -> list[str]:
@@ -118,7 +135,14 @@ class Model:
 
     def __init__(self, tables: MeasuredTables, names: Sequence[str]) -> None:
         self.tables, self._source = tables, tables.source
-        members = {name: tables.member(name) for name in names}
+        homes = tables.homes
+        siblings = Counter(homes[name].name for name in names if name in homes)
+        # The finer cells of the column that counts all indicators have counts of equal noise.
+        self._indicators = {homes[n].name: n for n in names if n in homes and siblings[homes[n].name] == 1}
+        members = {
+            name: tables.indicator_member(name) if name in self._indicators.values() else tables.member(name)
+            for name in names
+        }
         self.columns = {name: member for name, member in members.items() if member is not None}
         self.names = list(self.columns)
         self._members = list(self.columns.values())
@@ -141,12 +165,14 @@ class Model:
         tables += self._yield_row_pairs(table_pairs)
         table_places = {place for table in tables for place in table.columns}
         tables += [self._fit_one_way(place) for place in range(len(self.names)) if place not in table_places]
-        return Evidence(self._source.rows, tuple(member.cells for member in self._members), tuple(tables))
+        split_indicators = {*self.tables.homes} - {*self._indicators.values()}
+        uneven = frozenset(place for place, name in enumerate(self.names) if name in split_indicators)
+        return Evidence(self._source.rows, tuple(member.cells for member in self._members), tuple(tables), uneven)
 
     def _yield_measured(self) -> Iterator[NoisyCounts]:
         """Yield measured tables by the fit's cells, summed over columns outside the fit."""
         laws = {name for name, member in self.columns.items() if member.is_cut and member.law is not None}
-        for one in self.tables.touching(self.names):
+        for one in self._touching_tables():
             fit_names = [name for name in one.columns if name in self.columns]
             places, first = self.places(fit_names), self.columns[fit_names[0]]
             if len(one.columns) == 1 and first.is_cut and first.law is not None:
@@ -155,6 +181,13 @@ class Model:
                 laws.discard(fit_names[0])
             elif all(self.columns[name].cells == one.axis(name).cells for name in fit_names):
                 yield replace(one.sum_to(fit_names), columns=tuple(places))
+
+    def _touching_tables(self) -> Iterator[NoisyCounts]:
+        """Yield the tables that hold one of the columns, with an indicator's name for the column that counts it."""
+        counted_names = {indicator: name for name, indicator in self._indicators.items()}
+        for one in self.tables.touching([counted_names.get(name, name) for name in self.names]):
+            columns = tuple(self._indicators.get(name, name) for name in one.columns)
+            yield one if columns == one.columns else replace(one, columns=columns)
 
     def _yield_inferred(self) -> Iterator[NoisyCounts]:
         """Yield inference's counts of listed columns as one-ways; unmeasured cells get a huge variance."""
@@ -237,6 +270,8 @@ class Model:
             and min(self._members[place].cells for place in (i, j)) > 1
             and not {i, j} <= table_places
             and not self._has_shared_noise(i, j)
+            # All rows of an unreleased column are in one class.
+            and min(classes[i], classes[j]) > 1
             and classes[i] * classes[j] <= MOST_PAIR_CELLS
         ]
         # Rows are read once for as many pairs as fit in memory.
@@ -290,8 +325,9 @@ class Model:
         """Return whether rows can test a joint: it has few classes, and columns with independent noise."""
         plan = self._source.plan
         homes = [group.names for name in names if (group := plan.group_of(name)) is not None]
-        classes = math.prod(self.columns[name].axis.classes for name in names)
-        return len(set(homes)) == len(homes) and classes <= MOST_GUARDED and bool(self._source.n)
+        classes = [self.columns[name].axis.classes for name in names]
+        can_count = min(classes) > 1 and math.prod(classes) <= MOST_GUARDED
+        return len(set(homes)) == len(homes) and can_count and bool(self._source.n)
 
     def guarded(self, joints: Sequence[Sequence[str]], unlikely: float = FALSE_ALARM) -> list[FloatArray | None]:
         """Return joints corrected by rows; None for joints that rows do not contradict or cannot test.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +20,7 @@ from dpframe.estimate.evidence.number_law import truncated_root
 from dpframe.estimate.groups import HIDDEN_SD
 from dpframe.estimate.not_found import NOT_FOUND, nan_if_not_found, reasons, warn_of_hidden
 from dpframe.estimate.results import RESULTS, Results
-from dpframe.estimate.vectors import VectorEstimates
+from dpframe.estimate.weighted import WeightedEstimates, weighted_covariances, weighted_quantiles
 from dpframe.spaces import Space
 from dpframe.spaces.arrays import FloatArray
 from dpframe.spaces.base import affine_map
@@ -31,7 +31,7 @@ means differ by a whole one (tuned; halving and doubling change widths on a cens
 `_FAR_GROUP_SHARE` by −7 and 10 %)."""
 
 
-class NumberEstimates(VectorEstimates):
+class NumberEstimates(WeightedEstimates):
     """Means, sums, variances, correlations, rates of nulls, histograms and quantiles."""
 
     def mean(
@@ -55,7 +55,8 @@ class NumberEstimates(VectorEstimates):
             every combination of their values. Means of groups need not average to the overall mean: each mean is
             estimated separately, and shrunk to the other means by its noise.
         weights
-            A randomised numeric column of non-negative weights.
+            A randomised numeric column of non-negative weights. If measured tables count the columns, the mean is that
+            of draws of the table (see `infer`), else it comes from the rows.
         bins
             Cut ``by`` into bins; of several ``{column: number or bounds}``.
         method
@@ -83,8 +84,7 @@ class NumberEstimates(VectorEstimates):
         Raises
         ------
         ParameterError
-            For a column that is not randomised or holds no numbers, ``weights`` with ``by``, or several columns with
-            ``by``.
+            For a column that is not randomised or holds no numbers, or several columns with ``by``.
 
         Examples
         --------
@@ -124,6 +124,12 @@ class NumberEstimates(VectorEstimates):
             return self._vector_means(column, by, bins, target, weights=weights)
         sampling = self._source.sampling(target)
         scale = moments.Scale.of(self._source.column(column))
+        if weights is not None and method == "auto" and (by is not None or self._can_draw(column, weights)):
+            by_bins = {by: bins} if isinstance(by, str) and bins is not None else bins
+            weighted, attrs, index = self._weigh_groups([column], by, weights, target, _weighted_mean, by_bins)
+            weighted = self._in_units(weighted.each(np.ravel), column)
+            attrs |= self._tail_attrs([column])
+            return weighted.series(column, attrs) if by is None else weighted.frame(index, attrs)
         if by is None:
             statistic = moments.mean(scale, self._weight(weights, column))
             if method == "inverse":
@@ -131,7 +137,7 @@ class NumberEstimates(VectorEstimates):
                 statistic = replace(statistic, known=lambda law, population: None, bounds=(-math.inf, math.inf))
             return self._statistic(statistic, [column] if weights is None else [column, weights], target)
         if weights is not None:
-            raise ParameterError("weights and by do not go together; leave one of them out")
+            raise ParameterError("means by group with weights are of draws; leave method out")
         keys = column_names(by, "by")
         if isinstance(by, str):
             bins = {} if bins is None else {by: bins}
@@ -366,11 +372,29 @@ class NumberEstimates(VectorEstimates):
         scale = moments.Scale.of(self._source.column(column))
         if scale.is_time:
             raise ParameterError(f"column {column!r} holds times, which have no sum; ask for their mean")
+        if weights is not None and self._can_draw(column, weights):
+            results, attrs, _ = self._weigh_groups([column], None, weights, target, _weighted_sum)
+            return results.each(np.ravel).series(column, attrs | self._tail_attrs([column]))
         statistic = moments.total(scale, self._weight(weights, column))
         return self._statistic(statistic, [column] if weights is None else [column, weights], target)
 
+    def _can_draw(self, column: str, weights: str) -> bool:
+        """Return whether measured tables count a number and weights from 0 on together."""
+        spaces = [self._source.column(name).space for name in (column, weights)]
+        has_numbers = all(space.is_numeric for space in spaces) and not spaces[1].is_time
+        is_counted = column != weights and self._joints.tables.source_of([column, weights]) == "tables"
+        return has_numbers and is_counted and _ends(spaces[1])[0] >= 0
+
     @nan_if_not_found
-    def var(self, column: str, ddof: int = 1, *, target: str = "table") -> pd.Series[Any]:
+    def var(
+        self,
+        column: str,
+        ddof: int = 1,
+        *,
+        by: str | Sequence[str] | None = None,
+        weights: str | None = None,
+        target: str = "table",
+    ) -> Any:
         """Return the variance of a numeric column (pandas' ``var``), over the rows that are not null.
 
         Parameters
@@ -379,13 +403,17 @@ class NumberEstimates(VectorEstimates):
             A randomised column of numbers, booleans or times.
         ddof
             Rows less than all that squares are divided by, at least 0.
+        by
+            A randomised column, or a list of them: one variance for each of their values, from draws of the table.
+        weights
+            A randomised column of weights from 0 on: Σw(x − m)²/Σw, times n/(n − ddof) for n rows, from draws.
         target
             See the class.
 
         Returns
         -------
         Series ``estimate, std_error, lower, upper``
-        in the square of the column's unit (times: steps of the resolution).
+        in the square of the column's unit (times: steps of the resolution); with ``by`` a DataFrame of such rows.
 
         Raises
         ------
@@ -400,17 +428,46 @@ class NumberEstimates(VectorEstimates):
         >>> dpf.Estimates(safe).var("age").round(-1).to_dict()
         {'estimate': 400.0, 'std_error': 30.0, 'lower': 340.0, 'upper': 450.0}
         """
-        series = self._variance(column, check_whole(ddof, "ddof", 0), target)
+        checked_ddof = check_whole(ddof, "ddof", 0)
+        if by is not None or weights is not None:
+            results, attrs, index = self._weigh_spreads(column, by, weights, checked_ddof, target)
+            return results.series(column, attrs) if by is None else results.frame(index, attrs)
+        series = self._variance(column, checked_ddof, target)
         # The interval covers rows that may lie beyond the bounds; the warning is for rows that surely do.
         self._warn_of_tails([column], lambda tails: tails.matter)
         return series
+
+    def _weigh_spreads(
+        self,
+        column: str,
+        by: str | Sequence[str] | None,
+        weights: str | None,
+        ddof: int,
+        target: str,
+        function: Callable[[FloatArray], FloatArray] = np.asarray,
+    ) -> tuple[Results, dict[str, Any], pd.Index[Any]]:
+        """Return a function of the variance of a number with weights, by group."""
+
+        def spread(values: list[FloatArray], row_weights: FloatArray) -> FloatArray:
+            return function(weighted_covariances(values, row_weights, ddof).ravel())
+
+        results, attrs, index = self._weigh_groups([column], by, weights, target, spread)
+        return results.each(np.ravel).within(0.0), attrs | self._tail_attrs([column]), index
 
     def _variance(self, column: str, ddof: int, target: str) -> pd.Series[Any]:
         """Return the unbiased variance of a column."""
         return self._statistic(moments.variance(moments.Scale.of(self._source.column(column)), ddof), [column], target)
 
     @nan_if_not_found
-    def std(self, column: str, ddof: int = 1, *, target: str = "table") -> pd.Series[Any]:
+    def std(
+        self,
+        column: str,
+        ddof: int = 1,
+        *,
+        by: str | Sequence[str] | None = None,
+        weights: str | None = None,
+        target: str = "table",
+    ) -> Any:
         """Return the standard deviation of a numeric column (pandas' ``std``): the root of `var`.
 
         If the variance is uncertain, the estimate is the posterior mean of its root. The variance is at least 0, and
@@ -423,12 +480,15 @@ class NumberEstimates(VectorEstimates):
             A randomised column of numbers, booleans or times.
         ddof
             Rows less than all that squares are divided by, at least 0.
+        by, weights
+            See `var`.
         target
             See the class.
 
         Returns
         -------
-        Series ``estimate, std_error, lower, upper`` in the column's unit (times: durations).
+        Series ``estimate, std_error, lower, upper`` in the column's unit (times: durations); with ``by`` a DataFrame of
+        such rows.
 
         Raises
         ------
@@ -443,6 +503,11 @@ class NumberEstimates(VectorEstimates):
         >>> dpf.Estimates(safe).std("age").round(1).to_dict()
         {'estimate': 19.9, 'std_error': 0.7, 'lower': 18.6, 'upper': 21.2}
         """
+        if by is not None or weights is not None:
+            checked_ddof = check_whole(ddof, "ddof", 0)
+            roots, attrs, index = self._weigh_spreads(column, by, weights, checked_ddof, target, np.sqrt)
+            roots = self._in_units(roots, column, "duration")
+            return roots.series(column, attrs) if by is None else roots.frame(index, attrs)
         moment, z = self.var(column, ddof, target=target), self._z
         series = self._prefer_fit(moment, column, ddof, target)
         max_variance = self._max_variance(column, target)
@@ -560,7 +625,9 @@ class NumberEstimates(VectorEstimates):
             columns, checked_ddof, target, lambda name: self._variance(name, checked_ddof, target), covariance
         )
 
-    def corr(self, columns: Sequence[str] | None = None, *, target: str = "table") -> pd.DataFrame:
+    def corr(
+        self, columns: Sequence[str] | None = None, *, weights: str | None = None, target: str = "table"
+    ) -> pd.DataFrame:
         """Return the correlations of numeric columns (pandas' ``DataFrame.corr``), nulls dropped by pair.
 
         If both columns were measured, the estimate comes from the fit, and the interval from posterior draws. Otherwise
@@ -572,6 +639,8 @@ class NumberEstimates(VectorEstimates):
         ----------
         columns
             Randomised numeric columns, by default all of them.
+        weights
+            A randomised column of weights from 0 on; every pair of columns is then drawn with the weights.
         target
             See the class.
 
@@ -595,6 +664,8 @@ class NumberEstimates(VectorEstimates):
         np.float64(1.0)
         """
         z = self._z
+        if weights is not None:
+            return self._weigh_correlations(columns, weights, target)
 
         def correlation(pair: tuple[str, str], values: FloatArray, covariances: FloatArray) -> Results:
             fitted = self._joints.correlation(*pair, target == "population", z)
@@ -609,6 +680,32 @@ class NumberEstimates(VectorEstimates):
         matrix = self._matrix(columns, 0, target, lambda name: pd.Series(diagonal), correlation)
         warn_of_hidden(matrix.index, matrix["estimate"].to_numpy(), matrix.attrs.get(NOT_FOUND, {}))
         return matrix
+
+    @nan_if_not_found
+    def _weigh_correlations(self, columns: Sequence[str] | None, weights: str, target: str) -> pd.DataFrame:
+        """Return the correlations of columns with weights, each pair from draws of its own."""
+        names = [name for name in self._numeric() if name != weights]
+        names = names if columns is None else column_names(columns, "columns")
+        self._check_weights(weights, names)
+        values = np.full((len(RESULTS), len(names), len(names)), np.nan)
+        attrs: dict[str, Any] = {}
+
+        def correlate(numbers: list[FloatArray], row_weights: FloatArray) -> FloatArray:
+            covariances = weighted_covariances(numbers, row_weights, 0)
+            scale = math.sqrt(max(covariances[0, 0] * covariances[1, 1], 0.0))
+            return np.array([covariances[0, 1] / scale if scale else math.nan])
+
+        for i, first in enumerate(names):
+            values[:, i, i] = 1.0, 0.0, 1.0, 1.0
+            for j, second in enumerate(names[:i]):
+                if first == second:
+                    values[:, i, j] = values[:, j, i] = 1.0, 0.0, 1.0, 1.0
+                    continue
+                results, attrs, _ = self._weigh_groups([first, second], None, weights, target, correlate)
+                one = results.within(-1.0, 1.0)
+                values[:, i, j] = values[:, j, i] = [float(getattr(one, name)[0, 0]) for name in RESULTS]
+        pair_attrs: dict[str, Any] = {name: attrs[name] for name in ("source", "weights", "draws") if name in attrs}
+        return Results(*values).wide(names, names, pair_attrs)
 
     # Distributions
 
@@ -675,7 +772,13 @@ class NumberEstimates(VectorEstimates):
 
     @nan_if_not_found
     def quantile(
-        self, column: str, q: float | Sequence[float] = 0.5, *, target: str = "table"
+        self,
+        column: str,
+        q: float | Sequence[float] = 0.5,
+        *,
+        by: str | Sequence[str] | None = None,
+        weights: str | None = None,
+        target: str = "table",
     ) -> pd.Series[Any] | pd.DataFrame:
         """Return quantiles of a numeric column's values (pandas' ``quantile``), by maximum likelihood.
 
@@ -690,12 +793,18 @@ class NumberEstimates(VectorEstimates):
             A randomised column of numbers, booleans or times.
         q
             A level in (0, 1), or a list of them.
+        by
+            A randomised column, or a list of them: quantiles for each of their values, from draws of the table.
+        weights
+            A randomised column of weights from 0 on: the values at which the share of the weights reaches the levels,
+            from draws of the table (see `infer`).
         target
             See the class.
 
         Returns
         -------
         Series ``estimate, std_error, lower, upper`` in the column's unit; of a list a DataFrame with a row per level.
+        With ``by`` a DataFrame with a row per group, and of a list per group and level.
 
         Raises
         ------
@@ -716,6 +825,8 @@ class NumberEstimates(VectorEstimates):
         sampling = self._source.sampling(target)
         levels, z = checked_levels(q), self._z
         source_column = self._source.column(column)
+        if by is not None or weights is not None:
+            return self._weigh_quantiles(column, levels, by, weights, target, bool(np.ndim(q)))
         moments.check_holds_numbers(source_column)
         space = source_column.space
         fitted = self._joints.law(column)
@@ -736,6 +847,43 @@ class NumberEstimates(VectorEstimates):
         attrs = {"source": fitted.source} | self._tail_attrs([column])
         table = self._in_units(results, column).frame(pd.Index(levels, name="q"), attrs)
         return table if np.ndim(q) else table.iloc[0].rename(column)
+
+    def _weigh_quantiles(
+        self,
+        column: str,
+        levels: FloatArray,
+        by: str | Sequence[str] | None,
+        weights: str | None,
+        target: str,
+        has_levels: bool,
+    ) -> pd.Series[Any] | pd.DataFrame:
+        """Return quantiles with weights, by group, from draws of the table."""
+
+        def quantiles(values: list[FloatArray], row_weights: FloatArray) -> FloatArray:
+            return weighted_quantiles(values[0], row_weights, levels)
+
+        results, attrs, index = self._weigh_groups([column], by, weights, target, quantiles)
+        attrs |= self._tail_attrs([column])
+        results = self._in_units(results.each(np.ravel), column)
+        if by is None:
+            table = results.frame(pd.Index(levels, name="q"), attrs)
+            return table if has_levels else table.iloc[0].rename(column)
+        if has_levels:
+            groups = [group if isinstance(group, tuple) else (group,) for group in index]
+            rows = [(*group, level) for group in groups for level in levels]
+            index = pd.MultiIndex.from_tuples(rows, names=[*index.names, "q"])
+        return results.frame(index, attrs)
+
+
+def _weighted_mean(values: list[FloatArray], weights: FloatArray) -> FloatArray:
+    """Return the weighted mean of one column, NaN without weights."""
+    total = float(weights.sum())
+    return np.array([weights @ values[0] / total if total > 0 else math.nan])
+
+
+def _weighted_sum(values: list[FloatArray], weights: FloatArray) -> FloatArray:
+    """Return the sum of products with weights."""
+    return np.array([weights @ values[0]])
 
 
 def _ends(space: Space) -> tuple[float, float]:

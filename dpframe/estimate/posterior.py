@@ -93,11 +93,11 @@ class Posterior:
 
     def conditioned(self, names: Sequence[str]) -> TableDraws:
         """Return draws of some columns given their counts, for synthetic tables that are analysed directly."""
-        return self._make_draws(ConditionedDraws, names)
+        return self._make_draws(ConditionedDraws, self._models.tables.merged_names(names))
 
     def _make_draws(self, kind: type[TableDraws], names: Sequence[str]) -> TableDraws:
         # Names in the plan's order, so that the order of a question changes neither the cache key nor the seed.
-        key = tuple(name for name in self._models.tables.source.plan.names if name in names)
+        key = tuple(name for name in self._models.order if name in names)
         if (kind, key) not in self._draws_by_columns:
             self._draws_by_columns[kind, key] = kind(self._models.around(key), key, self._digest)
         return self._draws_by_columns[kind, key]
@@ -165,7 +165,10 @@ class TableDraws:
                 shares.append(np.array([copy.one_ways[place] for copy in self.copies]))
             else:
                 fitted = self.rows * self.evidence.one_ways[place]
-                noise = (pool(copy.seen([place])).counts - count_table.counts for copy in self.copies)
+                noise = [
+                    self.evidence.at_total(place, pool(copy.seen([place])).counts - count_table.counts, 0.0)
+                    for copy in self.copies
+                ]
                 shares.append(np.array([project((fitted + cell_noise) / self.rows) for cell_noise in noise]))
         return shares
 
@@ -529,7 +532,8 @@ def among(evidence: Evidence, places: Sequence[int]) -> Evidence:
         for place, at in new_places.items()
         if at not in covered_columns
     ]
-    return Evidence(evidence.n, sizes, tuple(tables))
+    uneven = frozenset(at for place, at in new_places.items() if place in evidence.uneven)
+    return Evidence(evidence.n, sizes, tuple(tables), uneven)
 
 
 def followed_noise(fitted: FloatArray, counts: FloatArray) -> FloatArray:

@@ -20,6 +20,7 @@ import pandas as pd
 
 from dpframe.errors import ParameterError, is_one_of
 from dpframe.estimate.axes import ListedAxis
+from dpframe.estimate.drawn_tables import CodeLimits
 from dpframe.estimate.functions import DrawnTables, FunctionValues
 
 MOST_FITTED_ROWS = 20_000
@@ -127,7 +128,7 @@ def fit_draws(formula: str, family: str, weights: str | None, tables: DrawnTable
     draws = tables.draws
     table_rows = int(draws.rows)
     fitted_row_limit = min(table_rows, MOST_FITTED_ROWS)
-    levels = {name: _find_levels(tables, name) for name in draws.names}
+    levels = {name: _find_levels(tables, name) for name in tables.names}
     coefficients: list[pd.Series[Any]] = []
     standard_errors: list[pd.Series[Any]] = []
     fitted_rows, unidentified, outcome_name = 0, 0, ""
@@ -184,13 +185,11 @@ def _find_levels(tables: DrawnTables, name: str) -> pd.Index[Any] | None:
 
     Categories are in the order of the original dtype, other text is in alphabetical order.
     """
-    draws = tables.draws
-    position = draws.names.index(name)
-    column = draws.columns[position]
+    column = tables.column(name)
     if column.is_cut or not isinstance(column.axis, ListedAxis):
         return None
-    rows = draws.singles[position].mean(axis=0) * draws.rows
-    rows[list(tables.limits[name].empty_cells)] = 0.0
+    rows = tables.mean_rows(name)
+    rows[list(tables.limits.get(name, CodeLimits()).empty_cells)] = 0.0
     cells = np.flatnonzero(rows[: column.cells - column.axis.has_null] >= FEWEST_LEVEL_ROWS)
     values = column.axis.labels[cells]
     if not len(values):
@@ -210,7 +209,7 @@ def _prepare_table(
     other_codes = {name: values for name, values in codes.items() if name not in listed}
     table = tables.frame(other_codes) if other_codes else pd.DataFrame()
     for name, column in table.items():
-        space = tables.draws.columns[tables.draws.names.index(str(name))].axis.column.space.inner_space
+        space = tables.column(str(name)).axis.column.space.inner_space
         if pd.api.types.is_bool_dtype(column.dtype):
             table[name] = column.astype(object if column.isna().any() else bool)
         elif space.is_time:
@@ -218,7 +217,7 @@ def _prepare_table(
         elif space.is_numeric:
             table[name] = pd.to_numeric(column).to_numpy(dtype=np.float64, na_value=np.nan)
     for name in listed:
-        axis = tables.draws.columns[tables.draws.names.index(name)].axis
+        axis = tables.column(name).axis
         labels = axis.labels[: axis.cells - axis.has_null]
         cells = codes[name].astype(np.int64)
         # −1 is pandas' code of a missing category.

@@ -244,6 +244,13 @@ class Synthesizer:
     ) -> None:
         self._source, self._model, self._law = source, models.whole, law
         self._supports, self._find_empty_cells, self._laws = supports, empty, dict[str, Mixture]()
+        self._indicators = models.tables.indicators
+        merged_columns = {name for group in self._indicators for name in group.columns}
+        bound_rules = source.plan.bound_rules
+        # Rows that are drawn by the column of all indicators keep their rule.
+        self._rules = replace(
+            bound_rules, rules=tuple(rule for rule in bound_rules.rules if merged_columns.isdisjoint(rule.names))
+        )
 
     @property
     def text(self) -> str:
@@ -273,7 +280,8 @@ class Synthesizer:
         for name in self._source.plan.names:
             is_found, source = name not in missing_columns, "none"
             if is_found:
-                source = model.tables.source_of([name]) if name in model.columns else "rows"
+                is_fitted = name in model.columns or name in model.tables.homes
+                source = model.tables.source_of([name]) if is_fitted else "rows"
             rows[name, ""] = (source, math.nan, math.nan, math.nan, is_found)
         tables_of_pairs = model.evidence.row_pairs | model.evidence.pairs
         for i, j in combinations(range(len(model.names)), 2):
@@ -341,7 +349,8 @@ class Synthesizer:
             group = plan.group_of(name)
             # `draw_given` draws with one start of the mixture at a time.
             entries = len(self._mixture.weights) // self._mixture.fits * member.axis.classes * member.axis.cells
-            uses_release[name] = entries <= MOST_LAW_CELLS and (group is None or group.names not in used_groups)
+            is_first = group is None or group.names not in used_groups
+            uses_release[name] = entries <= MOST_LAW_CELLS and is_first and name in plan.names
             if group is not None and uses_release[name]:
                 used_groups.add(group.names)
         return uses_release
@@ -353,7 +362,11 @@ class Synthesizer:
     @cached_property
     def _midnights(self) -> dict[str, range]:
         """Codes of midnights of each column of times whose counts show no time of day; none of other columns."""
-        return {name: midnight_codes(self._source, name, self._law) for name in self._model.columns}
+        names = self._source.plan.names
+        return {
+            name: midnight_codes(self._source, name, self._law) if name in names else range(0)
+            for name in self._model.columns
+        }
 
     @cached_property
     def _raking_targets(self) -> dict[tuple[int, ...], FloatArray]:
@@ -385,11 +398,17 @@ class Synthesizer:
             for i, n in enumerate(self._model.names)
             if n in self._columns_of_rules
         }
-        return {columns: self._joint_by_rules(columns) for columns in column_sets} | one_way_shares
+        targets = {columns: self._joint_by_rules(columns) for columns in column_sets} | one_way_shares
+        for group in self._indicators:
+            # The last target is met best: the shares of indicators are those that statistics give.
+            place = self._model.names.index(group.name)
+            targets.pop((place,), None)
+            targets[place,] = self._model.evidence.one_ways[place]
+        return targets
 
     def _joint_by_rules(self, columns: tuple[int, ...]) -> FloatArray:
         """Return the joint distribution of columns: 0 in cells that rules exclude, with the model's margins."""
-        joint, rules = self._model.fit.joint(columns), self._source.plan.bound_rules
+        joint, rules = self._model.fit.joint(columns), self._rules
         names = [self._model.names[c] for c in columns]
         is_impossible = (
             rules.impossible({n: self._code_ranges[n] for n in names if n in self._columns_of_rules})
@@ -411,7 +430,7 @@ class Synthesizer:
 
         Rows are raked to tables of the model, and break none of the plan's rules.
         """
-        members, plan, rules = self._model.columns, self._source.plan, self._source.plan.bound_rules
+        members, plan, rules = self._model.columns, self._source.plan, self._rules
         classes = {
             name: members[name].axis.classify(released[name])
             for name, is_used in self._uses_released_codes.items()
@@ -437,6 +456,9 @@ class Synthesizer:
         if self._columns_of_rules:
             exchange(codes, [(rule.names, rule.breaks) for rule in rules.rules], generator, within=cells)
             codes = dict(rules.mended(codes))
+        for group in self._indicators:
+            split_codes = group.split(codes.pop(group.name).astype(np.int64))
+            codes |= {n: c.astype(np.uint64) for n, c in split_codes.items() if n not in self._source.missing}
         for column in self._columns_outside_model:
             if column.name not in codes:
                 codes[column.name] = self._draw_column(column, released, rows, generator)
@@ -483,7 +505,7 @@ class Synthesizer:
     @cached_property
     def _columns_of_rules(self) -> tuple[str, ...]:
         """The columns of the plan's rules; none if the release has lost one."""
-        names = self._source.plan.bound_rules.names
+        names = self._rules.names
         return (
             names if {*names} <= {*self._model.names, *(column.name for column in self._columns_outside_model)} else ()
         )
@@ -504,7 +526,8 @@ class Synthesizer:
     @cached_property
     def _columns_outside_model(self) -> list[Column]:
         plan, missing = self._source.plan, self._source.missing
-        return [c for c in plan.columns if c.name not in self._model.columns and c.name not in missing]
+        fitted_columns = {*self._model.columns, *self._model.tables.homes}
+        return [c for c in plan.columns if c.name not in fitted_columns and c.name not in missing]
 
     def _draw_column(
         self, column: Column, released: Codes | None, rows: int, generator: np.random.Generator

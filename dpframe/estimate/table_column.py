@@ -10,7 +10,7 @@ import numpy as np
 from dpframe.estimate.axes import Axis
 from dpframe.estimate.evidence.combine import project
 from dpframe.estimate.evidence.number_law import NumberLaw
-from dpframe.observe.noisy_counts import NoisyCounts
+from dpframe.observe.noisy_counts import NoisyCounts, through
 from dpframe.plan.measuring import JOINT_NUMBER_BINS
 from dpframe.spaces.arrays import FloatArray, IntArray
 
@@ -44,6 +44,16 @@ class TableColumn:
     def is_cut(self) -> bool:
         """Whether the fine cells are finer than the fit's cells."""
         return self.cells < self.axis.cells
+
+    @property
+    def bins_of_values(self) -> IntArray:
+        """The cell of each value or fine cell after `to_own_cells`, null's last."""
+        return self.bins if self.axis.own_cells is None else np.arange(len(self.axis.own_cells))
+
+    def to_own_cells(self, counts: FloatArray, place: int) -> FloatArray:
+        """Return counts, or their variances, by an indicator's own two cells along one dimension; others unchanged."""
+        matrix = self.axis.own_cells
+        return counts if matrix is None else through(matrix, counts, place)
 
     @property
     def merge(self) -> FloatArray:
@@ -195,6 +205,8 @@ class BinMeans:
     def of(cls, column: TableColumn, law: NumberLaw, shares: FloatArray) -> BinMeans:
         """Return the bin means of a number, given the shares of its fine cells, null's last."""
         present = np.arange(column.cells) < column.cells - column.axis.has_null
+        if column.axis.own_cells is not None:
+            return cls(column.axis.middles, column.axis.within, present.astype(np.float64))
         onto, even_shares = column.merge[:, : law.bins].T, law.widths / law.space.values
 
         def average_codes(rows: FloatArray) -> tuple[FloatArray, FloatArray]:

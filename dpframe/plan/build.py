@@ -32,6 +32,7 @@ from dpframe.plan.columns import (
     promising_rival,
     stand_in,
 )
+from dpframe.plan.indicators import indicators_of
 from dpframe.plan.measures import Measure, check_measures, measures_step
 from dpframe.plan.plan import Plan
 from dpframe.plan.rules import as_rules
@@ -207,8 +208,11 @@ def build_plan(
     cap = None if local_epsilon is None else check_epsilon(local_epsilon, "local_epsilon")
     # A copied column identifies rows, so that their order is no secret.
     secret = shuffle and not tuple(passthrough)
-    check_measures(measures, as_spaces)
-    tables = measures_step(measures, as_spaces, contributions, delta)
+    plan_rules = as_rules(rules)
+    indicators = indicators_of(plan_rules, as_spaces) if measures else ()
+    counted_spaces = {**as_spaces, **{group.name: group.space for group in indicators}}
+    check_measures(measures, counted_spaces)
+    tables = measures_step(measures, counted_spaces, contributions, delta)
     terms = terms_of(Budget(epsilon, delta), inferred, n, sample_size, secret, contributions, cap, tables, most)
     columns, name_groups = build_units(as_spaces, terms, allocation, mechanisms, groups, numbers, ordinals, sets)
     plan = Plan(
@@ -229,7 +233,7 @@ def build_plan(
         reused=reused,
         measures=tuple(measures),
         privacy_id=privacy_id,
-        rules=as_rules(rules),
+        rules=plan_rules,
     )
     # The best size is forecast from calibrated columns, so that a plan for all rows comes first.
     return plan.resampled(best_size(plan)) if sample == "optimal" else plan

@@ -254,7 +254,7 @@ def _total_in_steps(
         central_steps = {}
         if plan.inferred is not None and plan.inferred.step is not None:
             central_steps["inference"] = plan.inferred.step
-        tables = measures_step(plan.measures, plan.spaces, contributions, promise_delta)
+        tables = measures_step(plan.measures, plan.counted_spaces, contributions, promise_delta)
         parts = central_steps if tables is None else central_steps | {"tables": tables}
     except ParameterError:
         return math.inf, 1.0, "total: measured tables need more than the delta of the claim"

@@ -23,6 +23,7 @@ from dpframe.inference.findings import NotFound, unidentified_columns
 from dpframe.inference.inferred import Inferred
 from dpframe.plan.calibration import AccountingContext
 from dpframe.plan.columns import Column, Group, Randomised, column_from_json, group_from_json
+from dpframe.plan.indicators import Indicators, indicators_of
 from dpframe.plan.measures import Measure, check_measures, measures_step
 from dpframe.plan.rules import BoundRules, Rule, as_rules
 from dpframe.plan.steps import central_budget, rows_budget, steps_of, terms_of
@@ -99,7 +100,7 @@ class PlanData:
         if self.measures:
             if self.delta == 0:
                 raise ParameterError("measured tables need delta above 0; raise delta, or leave measures out")
-            check_measures(self.measures, self.spaces)
+            check_measures(self.measures, self.counted_spaces)
             composed = self.inferred is not None and self.inferred.step is not None
             if composed and self.terms.shuffled_rows is None:
                 # For unshuffled rows inference may not decide which tables are measured (`terms_of`).
@@ -144,9 +145,19 @@ class PlanData:
         return BoundRules.of(self.rules, self.spaces)
 
     @cached_property
+    def indicators(self) -> tuple[Indicators, ...]:
+        """The indicator columns that tables count as one column."""
+        return indicators_of(self.rules, self.spaces)
+
+    @cached_property
+    def counted_spaces(self) -> Mapping[str, Space]:
+        """The spaces of all columns that tables may count: the randomised ones, and the value of each indicators'."""
+        return {**self.spaces, **{group.name: group.space for group in self.indicators}}
+
+    @cached_property
     def tables_step(self) -> Step | None:
         """The measured tables' cost per person; None without tables."""
-        return measures_step(self.measures, self.spaces, self.contributions, self.delta)
+        return measures_step(self.measures, self.counted_spaces, self.contributions, self.delta)
 
     def _excess_message(self) -> str:
         """Return the message for columns that lose more than the plan's budget."""

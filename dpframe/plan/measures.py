@@ -39,13 +39,18 @@ from dpframe.plan.levels import (
 from dpframe.spaces import Space
 from dpframe.spaces.cells import ball_of, cell_count, equal_starts, is_cut, item_count, pairs_moved, size_starts
 from dpframe.spaces.json_form import from_object, to_object
+from dpframe.totals.weight_sums import WeightSteps
 
 OF_SETS = ("items", "sizes", "item_pairs")
 """Kinds of tables of sets."""
 
-KINDS = ("one_way", "joint", "sum", *OF_SETS, "vectors")
+KINDS = ("one_way", "joint", "sum", *OF_SETS, "vectors", "weights")
 
-_COLUMN_COUNTS = {"joint": (2, 1 << 16, "two or more columns"), "vectors": (1, 2, "one or two columns")}
+_COLUMN_COUNTS = {
+    "joint": (2, 1 << 16, "two or more columns"),
+    "vectors": (1, 2, "one or two columns"),
+    "weights": (2, 2, "two columns"),
+}
 """Least and most columns of some kinds, in words too (limit of the format)."""
 
 MAX_MEASURED_CELLS = 200_000
@@ -75,6 +80,7 @@ class Measure:
     more columns, numbers cut at quantiles of their noisy one-way; ``"sum"`` adds a number's codes, of the rows that are
     not null; ``"items"`` counts in how many rows each item of a set lies, rows cut to ``most``, ``"item_pairs"`` each
     pair of items; ``"sizes"`` sets of each size, large ones in cells (`dpframe.spaces.cells.size_starts`);
+    ``"weights"`` adds the first column's numbers, in steps from an offset (`WeightSteps`), by the cells of the second;
     ``"vectors"`` adds a vector's whole coordinates u, and counts vectors times U, of all rows or by the values of a
     second column.
 
@@ -134,6 +140,8 @@ class Measure:
             # ‖u − u'‖ alone, and neither is more than `move`.
             ball = ball_of(space)
             return BallNoise(self.sigma2, 2 * (ball.length + 1), ball.room * ball.move, distance)
+        if self.kind == "weights":
+            return BallNoise(self.sigma2, 2, WeightSteps.of(space).span, distance)
         # A replaced row leaves one cell and enters another.
         cells_changed = 2
         if self.kind == "items":
@@ -161,7 +169,8 @@ class Measure:
             return (len(cells_between(space, FIRST_LEVEL_CELLS, 0, space.values)) + space.has_null,)
         if self.level:
             return (MOST_PARENTS * 2 * SPLIT_CELLS + len(breaks(spaces[self.columns[0]])),)
-        return tuple(cell_count(spaces[name], self.most) for name in self.columns)
+        counted_columns = self.columns[1:] if self.kind == "weights" else self.columns
+        return tuple(cell_count(spaces[name], self.most) for name in counted_columns)
 
     def to_json(self) -> dict[str, Any]:
         """Return the measure as a JSON object."""
@@ -181,7 +190,8 @@ class MeasuredTable:
     Null, if the column's space has it, is the last cell in either case. For a level above the first ``starts`` has
     the first codes of the cells of the level before that it divides, and there is no count of nulls. ``counts`` has a
     dimension for each column; of a sum it has the one number, of items one for each item, of pairs of items one for
-    each, (0, 1), (0, 2) … (1, 2) …, of sizes one for each cell. Counts may be negative.
+    each, (0, 1), (0, 2) … (1, 2) …, of sizes one for each cell, of weights one for each cell of the second column.
+    Counts may be negative.
     """
 
     measure: Measure
@@ -240,7 +250,7 @@ def check_measures(measures: Sequence[Measure], spaces: Mapping[str, Space]) -> 
                 "leave it out of measure, or declare fewer values"
             )
     for measure in measures:
-        if measure.kind == "joint":
+        if measure.kind in ("joint", "weights"):
             _check_cuts(measure, spaces, one_ways)
         if measure.kind == "item_pairs" and ("sizes", frozenset(measure.columns), 1) not in identities:
             raise ParameterError(
@@ -251,7 +261,7 @@ def check_measures(measures: Sequence[Measure], spaces: Mapping[str, Space]) -> 
 def _check_cuts(joint: Measure, spaces: Mapping[str, Space], one_ways: Mapping[str, Measure]) -> None:
     """Refuse numbers without known quantiles, and joints too large to be counted before they are cut."""
     cells = 1
-    for name in joint.columns:
+    for name in joint.columns[joint.kind == "weights" :]:
         if is_cut(spaces[name], joint.most) and name not in one_ways:
             raise ParameterError(
                 f"the joint of {joint.label} needs the one_way of {name!r}, whose quantiles cut it; measure both"
@@ -277,6 +287,8 @@ def _check_columns(measure: Measure, spaces: Mapping[str, Space]) -> None:
                     "values; name a listed column with it"
                 )
         return
+    if measure.kind == "weights" and (not spaces[measure.columns[0]].is_numeric or spaces[measure.columns[0]].is_time):
+        raise ParameterError(f"column {measure.columns[0]!r} holds no numbers, and no weights; name another in weights")
     for name in measure.columns:
         space = spaces[name]
         if space.holds_vectors:
@@ -312,6 +324,7 @@ _KIND_NAMES = {
     "vectors": ("sum of vectors", "sums of vectors"),
     "items": ("column's supports of items", "columns' supports of items"),
     "sizes": ("column's sizes of sets", "columns' sizes of sets"),
+    "weights": ("table of sums of weights, in steps", "tables of sums of weights, in steps"),
     "item_pairs": ("column's supports of pairs of items", "columns' supports of pairs of items"),
 }
 

@@ -122,6 +122,15 @@ _LARGEST_MU = 1e6
 """μ above all valid requests (limit of the format)."""
 
 
+_WEIGHT_SUMS_SHARE = 0.5
+"""Share of the tables' budget for sums of weights, if there are any (theory: the geometric mean of both errors is least
+at equal parts, see `Workload.taken`)."""
+
+
+_SEPARATE_MU_FACTOR = 1 - 1e-3
+"""Part of μ that two groups of tables take whose costs are proved one by one (tolerance)."""
+
+
 _TOO_SMALL = "epsilon is too small to measure tables; raise epsilon, or pass measure=None"
 
 
@@ -138,6 +147,10 @@ class Workload:
     """Target standard errors by table, of shares or of a mean; they determine the cost of each table."""
     added: tuple[tuple[str, ...], ...] = ()
     """Tables in addition to the default ones."""
+    weights: str | None = None
+    """Column of weights, which are added up by the cells of every other column."""
+    portion: float = 1.0
+    """Part of the tables' cost that these tables take, beside sums of weights."""
 
     @property
     def is_default(self) -> bool:
@@ -194,6 +207,17 @@ class Workload:
         No default tables are measured of fewer than fifty rows, or if their noise would exceed the number of rows. With
         ``proved=False`` the noise is the normal law's, for forecasts only: the lattice law costs some 1e-4 more.
         """
+        if self.weights is not None:
+            other_tables = replace(self, weights=None, portion=1 - _WEIGHT_SUMS_SHARE)
+            measured_counts = other_tables.measures(spaces, promise, inference, n, contributions, proved=proved)
+            sums = self._weight_sums(measured_counts, spaces)
+            # A little less than all: tables that are proved apart cost a little more together.
+            mu = self.most(promise, inference).mu * math.sqrt(_WEIGHT_SUMS_SHARE) * _SEPARATE_MU_FACTOR
+            find_sums = partial(
+                _find_least_noise, spaces=spaces, mu=mu, contributions=contributions, delta=promise.delta
+            )
+            noisy_sums = find_sums(sums, [1 / len(sums)] * len(sums), proved) if sums else None
+            return (*measured_counts, *(noisy_sums or ()))
         auto, tables = self.is_default, self.tables(spaces)
         measure_added = partial(self.listed.measures, spaces, promise, inference, n, contributions, proved=proved)
         if not tables or (auto and n < MIN_MEASURED_ROWS):
@@ -203,6 +227,8 @@ class Workload:
         else:
             weights = _budget_shares(tables) if auto else _listed_shares(tables, spaces)
         mu = self.most(promise, inference).mu
+        if self.portion < 1:
+            mu *= math.sqrt(self.portion) * _SEPARATE_MU_FACTOR
 
         find_noise = partial(_find_least_noise, spaces=spaces, mu=mu, contributions=contributions, delta=promise.delta)
         if auto and proved:
@@ -223,6 +249,25 @@ class Workload:
         if auto and (measured_tables is None or lowest_variance > n**2):
             return measure_added() if self.added else ()
         return tuple(measured_tables or ())
+
+    def _weight_sums(self, measures: Sequence[Measure], spaces: Mapping[str, Space]) -> list[Measure]:
+        """Return the sums of weights by the cells of every other column, with noise of an arbitrary size."""
+        sums = []
+        one_ways = {measure.columns[0] for measure in measures if measure.kind == "one_way"}
+        for name, space in spaces.items():
+            is_plain = not space.holds_sets and not space.holds_vectors
+            if (
+                not is_plain
+                or name == self.weights
+                or not 1 < cell_count(space, JOINT_NUMBER_BINS) <= FIRST_LEVEL_CELLS
+            ):
+                continue
+            # The noisy one-way of a number cuts it into bins.
+            if not is_cut(space, JOINT_NUMBER_BINS) or name in one_ways:
+                sums.append(
+                    Measure("weights", (str(self.weights), name), 1.0, 0 if space.is_listed else JOINT_NUMBER_BINS)
+                )
+        return sums
 
     def met_from(self, spaces: Mapping[str, Space], n: int, contributions: int) -> float:
         """Return about the least μ at which tables meet their goals without the rows: by the normal law, unproved."""

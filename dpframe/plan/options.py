@@ -44,6 +44,12 @@ def _check_share(name: str, value: Any) -> float | None:
     return None if value is None else check_fraction(value, name, 0.1)
 
 
+def _check_weights(name: str, value: Any) -> str | None:
+    if value is not None and not isinstance(value, str):
+        raise ParameterError('weights must be the name of one column, e.g. weights="weight"')
+    return value
+
+
 def _check_items(name: str, value: Any) -> int:
     return check_whole(value, name, 1, 1_000, of="items per row")
 
@@ -164,6 +170,15 @@ class PlanOptions(TypedDict, total=False):
             check=_check_share,
         ),
     ]
+    weights: Annotated[
+        str | None,
+        Option(
+            None,
+            "The column of survey weights, whose sums by the cells of every other column are measured as well.",
+            "Its bounds must be declared, from 0 on. Statistics with ``weights=`` of this column then err less.",
+            check=_check_weights,
+        ),
+    ]
     max_items: Annotated[
         int, Option(MOST_COUNTED_ITEMS, "Items of a set that private inference counts, at most.", check=_check_items)
     ]
@@ -252,7 +267,7 @@ class PlanOptions(TypedDict, total=False):
         Iterable[Any],
         Option(
             (),
-            "Public facts between columns that every row keeps: Implies, Follows, Ordered.",
+            "Public facts between columns that every row keeps: Implies, Follows, Ordered, OneOf.",
             "Their columns must have declared spaces. A row that breaks one is mended by what it and the plan say, "
             "before it is counted or randomised; joints and synthetic rows keep them, released rows hide it by noise.",
             check=lambda name, value: as_rules(value),

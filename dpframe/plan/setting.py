@@ -15,6 +15,7 @@ from dpframe.forecast.forecast import Forecast
 from dpframe.plan.calibration import AccountingContext, Maker, calibrate, likely_units
 from dpframe.plan.columns import ADDITIVE, Column, Group, Randomised, parted, stand_in
 from dpframe.plan.data import PlanData
+from dpframe.plan.indicators import Indicators, measures_of_columns, table_spaces
 from dpframe.plan.measuring import Workload
 from dpframe.plan.steps import terms_of
 from dpframe.spaces import Space
@@ -24,8 +25,9 @@ def forecast_of(plan: PlanData, n_rows: int | None = None, types: Mapping[str, A
     """Return the forecast of a plan; see `Plan.forecast`."""
     n = check_whole(plan.n if n_rows is None else n_rows, "n_rows", of="rows")
     sample = None if plan.sample is None or plan.n is None else max(1, plan.sample * n // plan.n)
+    measures = tuple(measures_of_columns(plan.measures, plan.indicators, plan.spaces))
     split = _split_groups(plan.units, plan.terms) if plan.groups else ()
-    return Forecast(plan.columns, n, plan.groups, sample, plan.measures, types, split)
+    return Forecast(plan.columns, n, plan.groups, sample, measures, types, split)
 
 
 def _split_groups(units: Sequence[Randomised], terms: AccountingContext) -> tuple[Column, ...]:
@@ -70,6 +72,7 @@ class Setting:
     contributions: int = 1
     local: float | None = None
     measure: str | None = None
+    indicators: tuple[Indicators, ...] = ()
 
     @classmethod
     def of(cls, plan: PlanData) -> Setting:
@@ -87,15 +90,16 @@ class Setting:
             plan.local_epsilon,
             # Measured tables suit one number of rows; default tables adapt to others.
             "auto" if plan.measures else None,
+            plan.indicators,
         )
 
     def of_columns(self, names: Collection[str]) -> Setting:
         """Return the setting of only these columns; groups with other columns are left out."""
         units = tuple(unit for unit in self.units if set(unit.names) <= set(names))
         column_names = {name for unit in units for name in unit.names}
-        return replace(
-            self, units=units, spaces={name: self.spaces[name] for name in self.spaces if name in column_names}
-        )
+        spaces = {name: self.spaces[name] for name in self.spaces if name in column_names}
+        indicators = tuple(group for group in self.indicators if column_names.issuperset(group.columns))
+        return replace(self, units=units, spaces=spaces, indicators=indicators)
 
     def with_units(self, change: Callable[[Any], Any]) -> Setting:
         """Return the setting with changed units, such as by `with_square_wave`; the setting itself if none changes."""
@@ -107,12 +111,14 @@ class Setting:
     def forecast(self) -> Forecast:
         """Return the forecast without split groups; raise `ParameterError` if no noise is large enough."""
         wish, secret = Workload(self.measure), self.shuffle and not self.copied
-        measures = wish.measures(self.spaces, self.promise, None, self.n, self.contributions, proved=False)
+        spaces = table_spaces(self.indicators, self.spaces)
+        measures = wish.measures(spaces, self.promise, None, self.n, self.contributions, proved=False)
         # The cap of each row is beside the largest cost of tables, as in a plan.
         tables = wish.most(self.promise, None) if measures else None
         terms = terms_of(self.promise, None, self.n, self.sample, secret, self.contributions, self.local, tables)
         columns, groups = parted(likely_units(self.units, terms), self.spaces)
-        return Forecast(columns, self.n, groups, self.sample, measures)
+        column_measures = tuple(measures_of_columns(measures, self.indicators, self.spaces))
+        return Forecast(columns, self.n, groups, self.sample, column_measures)
 
 
 def with_square_wave(unit: Any) -> Any:

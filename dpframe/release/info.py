@@ -173,7 +173,7 @@ class ReleaseInfo:
         info = replace(info, left_out=tuple(map(str, left_out)))
         if data.get("tables") is None:
             return info
-        tables = unpacked(data["tables"], info.plan.measures, info.plan.spaces)
+        tables = unpacked(data["tables"], info.plan.measures, info.plan.counted_spaces)
         if tables is None or sealed(info.row_digest, tables) != info.digest[16:]:
             raise PlanError(
                 "the measured tables are not those of this release: their digest is another; take the description "
@@ -191,7 +191,7 @@ def packed(tables: Sequence[MeasuredTable]) -> dict[str, Any]:
     bins = {
         (name, table.measure.most): starts
         for table in tables
-        if table.measure.kind == "joint" or table.measure.level > 1
+        if table.measure.kind in ("joint", "weights") or table.measure.level > 1
         for name, starts in zip(table.measure.columns, table.starts, strict=True)
         if starts is not None
     }
@@ -243,7 +243,9 @@ def _find_starts(
     if measure.kind in ("sum", "vectors", *OF_SETS):
         return (None,) * len(measure.columns)
     column_starts: list[Starts] = []
-    for name in measure.columns:
+    is_of_weights = measure.kind == "weights"
+    column_starts += [None] * is_of_weights
+    for name in measure.columns[is_of_weights:]:
         space = spaces[name]
         if measure.level > 1:
             parents = bins.get((name, measure.most))
@@ -275,7 +277,8 @@ def _counts_shape(measure: Measure, spaces: Mapping[str, Space], starts: Sequenc
         return max_shape
     if measure.level > 1:
         return (len(children(spaces[measure.columns[0]], measure.level, starts[0] or ())),)
-    columns = zip(measure.columns, starts, max_shape, strict=True)
+    is_of_weights = measure.kind == "weights"
+    columns = zip(measure.columns[is_of_weights:], starts[is_of_weights:], max_shape, strict=True)
     return tuple(
         size if cell_starts is None else len(cell_starts) + spaces[name].has_null for name, cell_starts, size in columns
     )

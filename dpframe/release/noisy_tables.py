@@ -39,6 +39,7 @@ from dpframe.totals.counts import (
     noisy,
 )
 from dpframe.totals.joint_counting import JointCounting
+from dpframe.totals.weight_sums import WeightSums
 
 _MIN_BIN_DIVISOR = 4
 """Divisor of an even bin's rows: a bin has at least a quarter of them, if the column allows it."""
@@ -50,7 +51,7 @@ class Cuts:
     """The cells of a plan's measured tables, once the noisy counts before them are known."""
 
     def __init__(self, plan: Plan) -> None:
-        self.spaces = plan.spaces
+        self.spaces = plan.counted_spaces
         self.ways = {m.columns[0]: m for m in plan.measures if m.kind == "one_way" and m.level < 2}
         level_measures = sorted((m for m in plan.measures if m.level > 1), key=lambda m: m.level)
         self.levels = {name: [m for m in level_measures if m.columns == (name,)] for name in self.ways}
@@ -120,8 +121,12 @@ class Cuts:
                 )
         for table in tables:
             joint, names = table.measure, table.measure.columns
-            if joint.kind == "joint":
-                joint_starts = [self.starts(joint, name, self.bins(name, joint.most, one_ways)) for name in names]
+            if joint.kind in ("joint", "weights"):
+                is_counted = [joint.kind == "joint" or name != names[0] for name in names]
+                joint_starts = [
+                    self.starts(joint, name, self.bins(name, joint.most, one_ways)) if counted else None
+                    for name, counted in zip(names, is_counted, strict=True)
+                ]
                 if tuple(joint_starts) != table.starts:
                     yield joint
 
@@ -214,6 +219,8 @@ class Tables:
         self._spaces, self._ways = self._cuts.spaces, self._cuts.ways
         self._keys, self._measures = Keystream(key, plan.digest), plan.measures
         self._rules = plan.bound_rules
+        measured_names = {name for measure in plan.measures for name in measure.columns}
+        self._indicators = [group for group in plan.indicators if group.name in measured_names]
         self._finest_joints = {
             name: Joint((len(cells_between(space, size, 0, space.values)) + space.has_null,))
             for name, entry in self._cuts.levels.items()
@@ -235,10 +242,17 @@ class Tables:
             for m in plan.measures
             if m.kind == "vectors"
         }
+        self._weight_sums = {
+            m: WeightSums(self._spaces[m.columns[0]], self._cells_of_weights(m))
+            for m in plan.measures
+            if m.kind == "weights"
+        }
         columns = {m: tuple((name, self._in_cells(m, name)) for name in m.columns) for m in self._joints}
         counted_columns = {entry for pairs in columns.values() for entry in pairs}
         self._counted_columns = sorted(
-            counted_columns | {(name, False) for m in self._vectors for name in m.columns[1:]}
+            counted_columns
+            | {(name, False) for m in self._vectors for name in m.columns[1:]}
+            | {(m.columns[1], self._in_cells(m, m.columns[1])) for m in self._weight_sums}
         )
         widths = {
             entry: width for m, j in self._joints.items() for entry, width in zip(columns[m], j.shape, strict=True)
@@ -267,6 +281,13 @@ class Tables:
             for name in measure.columns
         )
 
+    def _cells_of_weights(self, measure: Measure) -> int:
+        """Return the number of cells in which weights are added up, before cells are merged to bins."""
+        name = measure.columns[1]
+        if self._cuts.in_cells(measure, name):
+            return self._ways[name].shape(self._spaces)[0]
+        return cell_count(self._spaces[name], 0)
+
     def _find_places(self, name: str, codes: Codes, in_cells: bool) -> Places:
         """Return the cells of codes in the column's one-way, or the codes themselves."""
         if not in_cells:
@@ -290,6 +311,8 @@ class Tables:
             return
         # `release` mends rows as well: tables and rows must describe equal values.
         codes = self._rules.mended(codes)
+        if self._indicators:
+            codes = {**codes, **{group.name: group.codes(codes).astype(np.uint16) for group in self._indicators}}
         count = len(next(iter(codes.values())))
         for start in range(0, count, _COUNTED_BATCH_ROWS):
             part = {name: column[start : start + _COUNTED_BATCH_ROWS] for name, column in codes.items()}
@@ -304,6 +327,9 @@ class Tables:
                 total.add(part[measure.columns[0]])
             for measure, sizes in self._sizes.items():
                 sizes.add(part[measure.columns[0]])
+            for measure, weight_sums in self._weight_sums.items():
+                weights, name = measure.columns
+                weight_sums.add(part[weights], cells[name, self._in_cells(measure, name)])
             for measure, sums in self._vectors.items():
                 first_column, *group_columns = measure.columns
                 sums.add(
@@ -328,7 +354,7 @@ class Tables:
 
     @property
     def _counters(self) -> list[Counter]:
-        flat_counters = self._items, self._sizes, self._vectors
+        flat_counters = self._items, self._sizes, self._vectors, self._weight_sums
         kinds: tuple[Mapping[Any, Counter], ...] = (self._sums, self._joints, self._finest_joints, *flat_counters)
         return [counter for kind in kinds for counter in kind.values()]
 
@@ -352,6 +378,7 @@ class Tables:
             for m, table in self._make_level_tables(name, one_ways[name]).items()
         }
         joint_columns = {(name, m.most) for m in self._joints if m.kind == "joint" for name in m.columns}
+        joint_columns |= {(m.columns[1], m.most) for m in self._weight_sums}
         bins = {(name, max_bins): self._cuts.bins(name, max_bins, one_ways) for name, max_bins in joint_columns}
         return tuple(levels.get(measure) or self._make_table(measure, one_ways, bins) for measure in self._measures)
 
@@ -383,8 +410,12 @@ class Tables:
         counter = self._flat_counters.get(measure)
         if counter is not None:
             return MeasuredTable(measure, (None,) * len(measure.columns), noisy(counter.counts, measure.sigma2, stream))
-        exact_counts, starts = self._joints[measure].counts, []
-        for axis, name in enumerate(measure.columns):
+        is_of_weights = measure.kind == "weights"
+        cell_counter: Counter = self._weight_sums[measure] if is_of_weights else self._joints[measure]
+        exact_counts, starts = cell_counter.counts, list[tuple[int, ...] | None]()
+        # Weights themselves have no cells.
+        starts += [None] * is_of_weights
+        for axis, name in enumerate(measure.columns[is_of_weights:]):
             bin_cells = bins[name, measure.most]
             if bin_cells is not None:
                 # Null stays the last cell.

@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from dpframe.accounting.budget import Budget, check_delta, check_epsilon
@@ -49,6 +50,7 @@ from dpframe.plan.declared import (
     warn_of_persons,
     warn_of_whole_bounds,
 )
+from dpframe.plan.indicators import indicators_of, merged_workload, table_spaces
 from dpframe.plan.measuring import Workload
 from dpframe.plan.options import (
     PlanOptions,
@@ -70,6 +72,7 @@ from dpframe.release.expected_errors import Expectation
 from dpframe.release.identity import request_digest
 from dpframe.release.inference_warnings import warn_not_found, warn_of_nulls
 from dpframe.spaces import Categorical, Integer, Nullable, Space
+from dpframe.spaces.base import numbers_of
 from dpframe.spaces.field import Field, is_open
 from dpframe.tables.frames import Frame, wrap
 from dpframe.tables.table import Table, check_columns
@@ -204,6 +207,7 @@ class CheckedRequest:
         if not quiet:
             warn_of_whole_bounds(columns, declared)
         BoundRules.of(options["rules"], known_spaces)  # refused before anything is spent
+        _check_weights(options["weights"], known_spaces)
         options |= {"leaks": leaks, "n": table.n, "reused": _check_unit(_reused_inference(declared), _unit_of(options))}
         wish = wish_of(options, promise)
         names = [column.name for column in columns]
@@ -235,7 +239,14 @@ class CheckedRequest:
         )
         # Options that cannot work are refused now, before inference is paid for.
         _check_by_dry_run(stand_ins, remaining_budget, unknown_columns, options)
-        wish.listed.measures(stand_ins, remaining_budget, inference_allowance.step, table.n, options["contributions"])
+        indicators = indicators_of(options["rules"], stand_ins)
+        merged_workload(wish, indicators).listed.measures(
+            table_spaces(indicators, stand_ins),
+            remaining_budget,
+            inference_allowance.step,
+            table.n,
+            options["contributions"],
+        )
         tables = None if wish.measure is None else wish.most(remaining_budget, inference_allowance.step)
         check_ready_mechanisms(options, remaining_budget, inference_allowance.step, tables)
         row_cap(
@@ -428,9 +439,22 @@ def _check_unit(reused: Inferred | None, unit: Unit) -> Inferred | None:
     return reused
 
 
+def _check_weights(weights: str | None, spaces: Mapping[str, Space]) -> None:
+    """Raise `ParameterError` unless weights are a column of numbers with declared bounds from 0 on."""
+    if weights is None:
+        return
+    space = spaces.get(weights)
+    is_number = space is not None and space.is_numeric and not space.is_listed and not space.is_time
+    if space is None or not is_number or numbers_of(space, np.zeros(1, dtype=np.int64))[0] < 0:
+        raise ParameterError(
+            f"weights names {weights!r}, which has no declared bounds from 0 on; declare spaces={{{weights!r}: "
+            "(0, HIGHEST)}"
+        )
+
+
 def wish_of(options: dict[str, Any], promise: Budget) -> Workload:
     """Take the tables to measure from options: by default none if the order earns no credit, or δ is 0."""
-    measure, share = options.pop("measure"), options.pop("measure_share")
+    measure, share, weights = (options.pop(name) for name in ("measure", "measure_share", "weights"))
     requested_tables = [] if isinstance(measure, str) else list(measure or ())
     listed_tables = tuple(table for table in requested_tables if table != "auto")
     wish = (
@@ -440,6 +464,12 @@ def wish_of(options: dict[str, Any], promise: Budget) -> Workload:
     )
     if wish.is_default and not (uses_shuffle_amplification(options) and options["n"] and promise.delta > 0):
         wish = Workload(listed_tables or None, share)
+    if weights is not None:
+        if not (uses_shuffle_amplification(options) and options["n"] and promise.delta > 0):
+            raise ParameterError(
+                "weights are measured tables, which need shuffled rows and delta above 0; leave them out"
+            )
+        wish = replace(wish, weights=weights)
     # Gaussian noise on tables needs a δ.
     if wish.measure is not None and promise.delta == 0:
         raise ParameterError("measure needs delta above 0; raise delta, or pass measure=None")
@@ -463,6 +493,8 @@ def built(
         missing_columns = {finding.column for finding in unidentified_columns(inferred, spaces, options["n"] or 0)}
         known_spaces = {name: space for name, space in spaces.items() if name not in missing_columns}
         wish = wish.without(known_spaces, missing_columns)
+    indicators = indicators_of(options["rules"], spaces)
+    known_spaces, wish = table_spaces(indicators, known_spaces), merged_workload(wish, indicators)
     measures = wish.measures(known_spaces, remaining_budget, step, options["n"], options["contributions"])
     # The inferred spaces decide which tables there are, but not the capped loss of a row.
     largest_tables_step = None if inferred is None or wish.measure is None else wish.most(remaining_budget, step)

@@ -164,7 +164,7 @@ class TableFit:
 
 def remembered_fit(evidence: Evidence) -> TableFit:
     """Return the fit to evidence, from the process's cache if possible."""
-    digest = hashlib.sha256(repr((evidence.n, evidence.sizes)).encode())
+    digest = hashlib.sha256(repr((evidence.n, evidence.sizes, *sorted(evidence.uneven))).encode())
     for table in evidence.tables:
         digest.update(repr((table.columns, table.counts.shape)).encode())
         for values in (table.counts, np.asarray(table.variance), *table.channels):

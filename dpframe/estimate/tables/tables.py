@@ -59,12 +59,14 @@ class Evidence:
     """Evidence on a table of n rows, with ``sizes`` cells per column.
 
     ``tables`` are measured tables of any columns, and counts of released rows by pairs, from `row_table`. A fit uses
-    the latter for pairs that no measured table holds.
+    the latter for pairs that no measured table holds. ``uneven`` are columns whose cells have counts of very different
+    noise, as indicators that are counted together: the count of false is a sum of many.
     """
 
     n: float
     sizes: tuple[int, ...]
     tables: tuple[NoisyCounts, ...] = ()
+    uneven: frozenset[int] = frozenset()
 
     def __post_init__(self) -> None:
         if not self.n > 0:
@@ -113,6 +115,14 @@ class Evidence:
         pairs = {(t.columns[0], t.columns[1]): t for t in self.tables if t.channels}
         return {pair: table for pair, table in pairs.items() if pair not in self.pairs}
 
+    def at_total(self, column: int, counts: FloatArray, total: float) -> FloatArray:
+        """Return counts, or noise, of an uneven column's cells conditioned on their sum; of other columns unchanged."""
+        measured_counts = self.known([column]) if column in self.uneven else None
+        if measured_counts is None:
+            return counts
+        shares = measured_counts.variances / measured_counts.variances.sum()
+        return np.asarray(counts + (total - counts.sum()) * shares)
+
     def one_way(self, column: int) -> FloatArray:
         """Return a column's shares: its pooled counts, projected to the simplex.
 
@@ -120,7 +130,7 @@ class Evidence:
         """
         measured_counts = self.known([column])
         if measured_counts is not None:
-            return project(measured_counts.counts / self.n)
+            return project(self.at_total(column, measured_counts.counts, self.n) / self.n)
         table = next(table for table in self.tables if column in table.columns)
         place = table.columns.index(column)
         counts = table.counts.sum(axis=tuple(i for i in range(table.counts.ndim) if i != place))
