@@ -181,9 +181,27 @@ class Space(ABC):
         return self
 
     @property
+    def flag_codes(self) -> int:
+        """Number of codes after those of the values, each an answer of the flag: special values, then null."""
+        return int(self.has_null)
+
+    @property
     def values(self) -> int:
-        """Number of codes without null."""
-        return self.size - self.has_null
+        """Number of codes without special values and null."""
+        return self.size - self.flag_codes
+
+    @property
+    def has_words(self) -> bool:
+        """Whether a special value is a word, which no number's type holds."""
+        return False
+
+    def output_type(self, type_: pa.DataType) -> pa.DataType:
+        """Return the Arrow type of released values of a column of a type."""
+        return type_
+
+    def around(self, grid: Space) -> Space:
+        """Return this space's special values and null around another space of values."""
+        return grid
 
     @property
     def sizes(self) -> tuple[int, ...]:
