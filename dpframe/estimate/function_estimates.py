@@ -298,9 +298,9 @@ class FunctionEstimates(NumberEstimates):
             float(self.rows),
         )
         if not pair_evidence.channels:
-            # Rows with a null in either column have no part in their dependence.
+            # Rows with a special value or null in either column have no part in their dependence.
             values = tuple(
-                slice(0, model.columns[name].cells - model.columns[name].axis.has_null)
+                slice(0, model.columns[name].cells - model.columns[name].axis.flag_codes)
                 for name in (model.names[place] for place in pair)
             )
             rows = rows * float(joint[values].sum() / joint.sum())

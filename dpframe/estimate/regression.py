@@ -191,7 +191,7 @@ def _find_levels(tables: DrawnTables, name: str) -> pd.Index[Any] | None:
         return None
     rows = draws.singles[position].mean(axis=0) * draws.rows
     rows[list(tables.limits[name].empty_cells)] = 0.0
-    cells = np.flatnonzero(rows[: column.cells - column.axis.has_null] >= FEWEST_LEVEL_ROWS)
+    cells = np.flatnonzero(rows[: column.cells - column.axis.flag_codes] >= FEWEST_LEVEL_ROWS)
     values = column.axis.labels[cells]
     if not len(values):
         raise ParameterError(f"column {name!r} has no category with enough rows; leave it out")
@@ -219,7 +219,7 @@ def _prepare_table(
             table[name] = pd.to_numeric(column).to_numpy(dtype=np.float64, na_value=np.nan)
     for name in listed:
         axis = tables.draws.columns[tables.draws.names.index(name)].axis
-        labels = axis.labels[: axis.cells - axis.has_null]
+        labels = axis.labels[: axis.cells - axis.flag_codes]
         cells = codes[name].astype(np.int64)
         # −1 is pandas' code of a missing category.
         cells[cells >= len(labels)] = -1

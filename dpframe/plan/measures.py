@@ -158,7 +158,7 @@ class Measure:
             return (math.prod(cells), ball_of(spaces[self.columns[0]]).length + 1)
         if self.level == 1:
             space = spaces[self.columns[0]]
-            return (len(cells_between(space, FIRST_LEVEL_CELLS, 0, space.values)) + space.has_null,)
+            return (len(cells_between(space, FIRST_LEVEL_CELLS, 0, space.values)) + space.flag_codes,)
         if self.level:
             return (MOST_PARENTS * 2 * SPLIT_CELLS + len(breaks(spaces[self.columns[0]])),)
         return tuple(cell_count(spaces[name], self.most) for name in self.columns)

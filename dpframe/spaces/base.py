@@ -191,6 +191,15 @@ class Space(ABC):
         return self.size - self.flag_codes
 
     @property
+    def special_labels(self) -> list[Any]:
+        """The special values, as Python objects of released rows."""
+        return []
+
+    def special_code(self, value: Any) -> int | None:
+        """Return the code of a special value; None for other values."""
+        return None
+
+    @property
     def has_words(self) -> bool:
         """Whether a special value is a word, which no number's type holds."""
         return False

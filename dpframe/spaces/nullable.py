@@ -132,6 +132,8 @@ class Nullable(Space):
 
     output_type = forwarded("inner.output_type")
     has_words = forwarded("inner.has_words")
+    special_labels = forwarded("inner.special_labels")
+    special_code = forwarded("inner.special_code")
     is_numeric = forwarded("inner.is_numeric")
     is_listed = forwarded("inner.is_listed")
     is_whole = forwarded("inner.is_whole")

@@ -182,13 +182,24 @@ class Special(Space):
         return text if text is None or text in self._words else self.inner.read_text(text)
 
     def _object_code(self, value: Any, lenient: bool) -> int:
-        text = as_text(value)
-        if text is not None and text in self._words:
-            return self._words[text]
-        if text is not None:
+        code = self.special_code(value)
+        if code is not None:
+            return code
+        if isinstance(value, str):
             raise ColumnError('holds a word that special does not list; add it, as in special=["refused"]')
-        code = next((c for c, v in self._figures.items() if self.inner.is_equal(value, v)), None)
-        return int(self.inner._object_code(value, lenient)) if code is None else code
+        return int(self.inner._object_code(value, lenient))
+
+    def special_code(self, value: Any) -> int | None:
+        """Return the code of a special value; None for other values."""
+        text = as_text(value)
+        if text is not None:
+            code = self._words.get(text)
+            # A condition may write times as text; a column's text was read as times before.
+            return self._figure_code(self.inner.read_text(text)) if code is None and self.is_time else code
+        return self._figure_code(value)
+
+    def _figure_code(self, value: Any) -> int | None:
+        return next((c for c, v in self._figures.items() if self.inner.is_equal(value, v)), None)
 
     def _class_codes(self, class_: type, objects: Objects, lenient: bool) -> tuple[Codes, Bools] | None:
         if class_ is str and self._words:
@@ -224,20 +235,20 @@ class Special(Space):
 
     def _objects(self, codes: Codes, missing: Mask) -> Objects:
         objects: Objects = self.inner._objects(self._grid_codes(codes), None)
-        for code, value in enumerate(self.labels_of_special, self.inner.size):
+        for code, value in enumerate(self.special_labels, self.inner.size):
             objects[codes == code] = value
         if missing is not None:
             objects[missing] = None
         return objects
 
     @property
-    def labels_of_special(self) -> list[Any]:
+    def special_labels(self) -> list[Any]:
         """The special values as Python objects of released rows."""
         return [v if self._is_word(v) else self.inner.special_object(v) for v in self.special]
 
     def labels(self) -> list[Any]:
         """Return the values of the grid and the special values."""
-        return [*self.inner.labels(), *self.labels_of_special]
+        return [*self.inner.labels(), *self.special_labels]
 
     def _holds(self, value: Any, code: int) -> bool:
         return code >= self.inner.size or self.inner._holds(value, code)
