@@ -96,11 +96,11 @@ class ValueCondition:
         return float((mechanism.between(law.edges, starts).T @ squares) @ law.shares)
 
     def negated(self) -> ValueCondition:
-        """Return the condition on the gaps between the stretches; null meets neither condition."""
+        """Return the condition on the gaps between the stretches; special values and null meet neither condition."""
         values, gaps, last = self.column.space.values, [], 0
         for start, stop in [*sorted(self.stretches), (values, values)]:
-            if start > last:
-                gaps.append((last, start))
+            if min(start, values) > last:
+                gaps.append((last, min(start, values)))
             last = max(last, stop)
         return replace(self, stretches=tuple(gaps), beyond=(-self.beyond[0], -self.beyond[1]))
 

@@ -210,7 +210,10 @@ def _prepare_table(
     other_codes = {name: values for name, values in codes.items() if name not in listed}
     table = tables.frame(other_codes) if other_codes else pd.DataFrame()
     for name, column in table.items():
-        space = tables.draws.columns[tables.draws.names.index(str(name))].axis.column.space.inner_space
+        outer_space = tables.draws.columns[tables.draws.names.index(str(name))].axis.column.space
+        space = outer_space.inner_space
+        # A special value is no amount: its row is left out, as the row of a null.
+        column = column.mask(other_codes[str(name)] >= outer_space.values) if outer_space.special_labels else column
         if pd.api.types.is_bool_dtype(column.dtype):
             table[name] = column.astype(object if column.isna().any() else bool)
         elif space.is_time:

@@ -330,6 +330,10 @@ class Space(ABC):
         type_ = self.natural_type
         return type_.value_type if pa.types.is_dictionary(type_) else type_
 
+    def _encode_known(self, objects: Sequence[Any]) -> tuple[Codes, Mask]:
+        """Return codes and a mask of nulls of objects; objects without a code are null."""
+        return self._encode(self._known(read_as(objects, self.object_type)), lenient=True)
+
     def _known(self, array: pa.Array) -> pa.Array:
         """Return an array with null in place of values without a code."""
         return array
@@ -362,7 +366,7 @@ class Space(ABC):
             return values.encoded(lambda listed: self.encode(listed, nulls=nulls, tolerant=tolerant))
         objects = elements(values)
         if objects is not None and tolerant:
-            codes, missing = self._encode(self._known(read_as(objects, self.object_type)), lenient=True)
+            codes, missing = self._encode_known(objects)
         elif objects is not None:
             codes, missing = self._encode_objects(objects, nulls == "impute")
         else:

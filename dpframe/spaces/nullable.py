@@ -159,6 +159,9 @@ class Nullable(Space):
     def _encode(self, array: pa.Array, lenient: bool) -> tuple[Codes, Mask]:
         return self._with_null(*self.inner._encode(array, lenient=True))
 
+    def _encode_known(self, objects: Sequence[Any]) -> tuple[Codes, Mask]:
+        return self._with_null(*self.inner._encode_known(objects))
+
     def _object_code(self, value: Any, lenient: bool) -> int:
         return self.inner._object_code(value, lenient=True)
 

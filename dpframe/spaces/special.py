@@ -10,12 +10,16 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dpframe.errors import ColumnError, ParameterError
 from dpframe.spaces.arrays import masked_array, replaced
-from dpframe.spaces.base import Codes, Mask, Space, forwarded, refuse_type
-from dpframe.spaces.object_reading import Objects
+from dpframe.spaces.base import Codes, Mask, Space, first_row, forwarded, refuse_type
+from dpframe.spaces.object_reading import Objects, read_as
 from dpframe.spaces.python_values import as_text, is_missing
+from dpframe.spaces.written_values import read_written, split_distinct
+
+_UNKNOWN_TEXT = 'holds a word that special does not list; add it, as in special=["refused"]'
 
 MAX_SPECIAL_VALUES = 16
 """Limit on the special values of a column: each one takes chance from every other answer of its flag."""
@@ -168,8 +172,10 @@ class Special(Space):
 
     def _encode(self, array: pa.Array, lenient: bool) -> tuple[Codes, Mask]:
         if _is_text(array.type):
-            # Text is read value by value: the reading of a row must not depend on other rows.
-            return self._encode_objects([self._read_text(text) for text in array.to_pylist()], lenient)
+            codes, missing, is_unknown = self._encode_text(array)
+            if is_unknown.any():
+                raise ColumnError(_UNKNOWN_TEXT, row=first_row(is_unknown))
+            return codes, missing
         codes, missing = self.inner._encode(array, lenient)
         codes = codes.astype(self.code_type, copy=False)
         ticks = self.inner.ticks(array)
@@ -177,16 +183,41 @@ class Special(Space):
             codes = replaced(codes, np.asarray(ticks == self.inner.special_tick(value, array.type)), code)
         return codes, missing
 
-    def _read_text(self, text: str | None) -> Any:
-        """Return a text as a word of the list, a number or time, or itself if it is none."""
-        return text if text is None or text in self._words else self.inner.read_text(text)
+    def _encode_text(self, array: pa.Array) -> tuple[Codes, Mask, Bools]:
+        """Return the codes of text, a mask of nulls and blanks, and a mask of texts without a code.
+
+        Each distinct text is read by itself: the reading of a row does not depend on other rows.
+        """
+        entries, indices = split_distinct(array)
+        entries = pc.if_else(pc.equal(entries, ""), pa.scalar(None, pa.string()), entries)
+        figures = read_written(entries, pa.date32() if pa.types.is_date32(self.inner.natural_type) else self.object_type)
+        figure_codes, is_no_figure = self._encode(figures, lenient=True)
+        codes, is_missing = figure_codes.astype(np.int64), np.asarray(entries.is_null())
+        is_unknown = np.zeros(len(codes), dtype=np.bool_) if is_no_figure is None else is_no_figure & ~is_missing
+        word_codes = np.array([self._words.get(text, -1) for text in entries.to_pylist()], dtype=np.int64)
+        codes, is_unknown = np.where(word_codes >= 0, word_codes, codes), is_unknown & (word_codes < 0)
+        # Index −1 is null, whose entry follows the last one.
+        codes, is_missing, is_unknown = np.append(codes, 0), np.append(is_missing, True), np.append(is_unknown, False)
+        return codes[indices].astype(self.code_type), is_missing[indices], is_unknown[indices]
+
+    def _encode_known(self, objects: Sequence[Any]) -> tuple[Codes, Mask]:
+        codes, missing = self._encode(read_as(objects, self.object_type), lenient=True)
+        for text, code in self._words.items():
+            is_word = np.asarray(pc.equal(read_as(objects, pa.string()), text).fill_null(False))
+            codes, missing = replaced(codes, is_word, code), None if missing is None else missing & ~is_word
+        return codes, missing
+
+    def _known(self, array: pa.Array) -> pa.Array:
+        if not _is_text(array.type):
+            return array
+        return pc.if_else(pa.array(self._encode_text(array)[2]), pa.scalar(None, pa.string()), array.cast(pa.string()))
 
     def _object_code(self, value: Any, lenient: bool) -> int:
         code = self.special_code(value)
         if code is not None:
             return code
         if isinstance(value, str):
-            raise ColumnError('holds a word that special does not list; add it, as in special=["refused"]')
+            raise ColumnError(_UNKNOWN_TEXT)
         return int(self.inner._object_code(value, lenient))
 
     def special_code(self, value: Any) -> int | None:
@@ -222,8 +253,10 @@ class Special(Space):
 
     def _decode(self, codes: Codes, type_: pa.DataType, missing: Mask) -> pa.Array:
         if _is_text(type_):
-            texts = [None if value is None else self.inner.write_text(value) for value in self._objects(codes, missing)]
-            return pa.array(texts, type_)
+            entries, indices = np.unique(codes, return_inverse=True)
+            texts = pa.array([self.inner.write_text(value) for value in self._objects(entries, None)], pa.string())
+            array = texts.take(pa.array(indices, mask=missing))
+            return (array.dictionary_encode() if pa.types.is_dictionary(type_) else array).cast(type_)
         value_type = type_.value_type if pa.types.is_dictionary(type_) else type_
         grid_values = self.inner._decode(self._grid_codes(codes), value_type, None)
         ticks = self.inner.ticks(grid_values).copy()
@@ -270,8 +303,8 @@ class Special(Space):
 
 
 def _is_text(type_: pa.DataType) -> bool:
-    """Return whether values are strings."""
-    t = pa.types
+    """Return whether values are strings, or a dictionary's."""
+    t, type_ = pa.types, type_.value_type if pa.types.is_dictionary(type_) else type_
     return bool(t.is_string(type_) or t.is_large_string(type_) or t.is_string_view(type_))
 
 

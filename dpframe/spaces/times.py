@@ -159,8 +159,8 @@ class Datetime(NumberGrid):
 
     def ticks(self, array: pa.Array) -> npt.NDArray[Any]:
         """Return an array's times in the units of its type, 0 for null."""
-        values = array if array.null_count == 0 else array.fill_null(pa.scalar(0, pa.int64()).cast(array.type))
-        return np.asarray(values.view(pa.from_numpy_dtype(self.tick_type(array.type))))
+        ticks = array.view(pa.from_numpy_dtype(self.tick_type(array.type)))
+        return np.asarray(ticks if array.null_count == 0 else ticks.fill_null(0))
 
     def tick_type(self, type_: pa.DataType) -> np.dtype[Any]:
         """Return the NumPy type of the units of a column's type."""
