@@ -383,6 +383,8 @@ class Mechanism(Channel):
 
     epsilon: float
     delta: float
+    flag_codes: int = 0
+    """Number of codes after the values', which a flag randomises: special values and null."""
 
     @property
     def budget(self) -> Budget:

@@ -300,7 +300,7 @@ class BinnedAxis(Axis):
     def cell_of(self, codes: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
         """Return the bin that a code lies in; special values and null have the cells after the bins."""
         bins = np.searchsorted(self.edges, codes, side="right") - 1
-        return bins + np.maximum(codes.astype(np.int64) - self.edges[-1], 0) if self.flag_codes > 1 else bins
+        return bins + np.maximum(codes.astype(np.int64) - self.edges[-1], 0) if self.flag_codes else bins
 
     @property
     def cells(self) -> int:
