@@ -11,15 +11,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from dpframe.errors import ColumnError, ParameterError
+from dpframe.errors import ColumnError, ParameterError, name_list
 from dpframe.inference.from_data import IDENTIFIER, Reader, from_data
 from dpframe.inference.grids import is_number, present_numbers
 from dpframe.inference.ranges import round_bounds
 from dpframe.inference.steps import find_step, make_step_grid, step_counts
-from dpframe.spaces import Integer, Nullable, Real, Space
+from dpframe.spaces import Integer, Real, Space
+from dpframe.spaces.base import decoded
 from dpframe.spaces.field import Field
-from dpframe.spaces.written_values import read_as_written
+from dpframe.spaces.special import MAX_SPECIAL_VALUES, Special
+from dpframe.spaces.written_values import is_blank, read_as_written, read_written
 
 TITLE = "FOR THE CURATOR ALONE: read off the data, not private. Check each line against the codebook"
 """The first lines of a draft."""
@@ -43,7 +46,12 @@ _CHECKS = {
     "boolean": "nothing: the type says it",
 }
 _NULLS_NOTE = "; and whether nulls are possible"
-_CODE_NOTE = "; {} in {} row{} is far from all others: if it stands for an answer that is missing, make it null before"
+_CODE_NOTE = "; {} in {} row{} is far from all others: if it is an amount, take special out and widen the bounds"
+_WORDS_NOTE = "; and that {} among numbers means no number: in a partly labelled scale, declare categories"
+
+_MIN_NUMBERS_AMONG_WORDS = 3
+"""Least number of distinct numbers, also more than words, for which text is drafted as numbers with special words (tuned;
+effect not measured)."""
 
 _DISTINCT_NOTE = (
     "; every row has its own: if it looks like an identifier to you, leave it out, no noise makes it useful"
@@ -140,7 +148,9 @@ def drafted(columns: Sequence[Field], read: Reader) -> DraftedSpaces:
             reasons[column.name] = "it looks like an identifier; privacy_id= takes one that names persons"
             continue
         try:
-            typed_column = _type_text_column(column, read)
+            words, typed_column = _read_without_words(column, read)
+            code, code_note = _find_missing_code(*typed_column)
+            typed_column = typed_column if code is None else _without_code(code, *typed_column)
             space = from_data(*typed_column)
         except ColumnError as error:
             reasons[column.name] = error.rule
@@ -152,29 +162,51 @@ def drafted(columns: Sequence[Field], read: Reader) -> DraftedSpaces:
             continue
         type_ = typed_column[0].type
         values = [present_numbers(array)[0] for array in typed_column[1](column.name)] if is_number(type_) else []
-        spaces[column.name] = _widen_bounds(space, values, type_)
+        special = [*words, *([] if code is None else [code])]
+        wider_space = _widen_bounds(space, values, type_)
+        spaces[column.name] = (
+            wider_space.around(Special(wider_space.inner_space, special)) if special else wider_space
+        )
         notes[column.name] = _CHECKS.get(inner.tag, "that it fits the codebook") + _NULLS_NOTE * space.has_null
         rows = sum(map(len, values))
         # Numbers of members are whole and all different, as measurements seldom are.
         is_long_whole = pa.types.is_integer(type_) and rows >= _MIN_DISTINCT_ROWS
         are_distinct = is_long_whole and len(np.unique(np.concatenate(values))) == rows
-        notes[column.name] += _missing_code_note(values) + _DISTINCT_NOTE * are_distinct
+        notes[column.name] += code_note + _DISTINCT_NOTE * are_distinct
+        notes[column.name] += _WORDS_NOTE.format(name_list(words)) if words else ""
     return DraftedSpaces(spaces, False, notes, reasons)
 
 
-def _type_text_column(column: Field, reader: Reader) -> tuple[Field, Reader]:
-    """Return a column of text and its reader, both with the type of all its values."""
+def _read_without_words(column: Field, read: Reader) -> tuple[list[str], tuple[Field, Reader]]:
+    """Return the words of text that is mostly numbers, and the column and its reader without them, with their type."""
     if not column.written:
-        return column, reader
-    arrays = read_as_written(list(reader(column.name)))
-    return replace(column, type=arrays[0].type if arrays else pa.string(), written=False), lambda name: arrays
+        return [], (column, read)
+    texts = list(read(column.name))
+    arrays, words = read_as_written(texts), list[str]()
+    if arrays and pa.types.is_string(decoded(arrays[0][:0]).type):
+        is_word = [np.asarray(read_written(part, pa.float64()).is_null()) & ~is_blank(part) for part in texts]
+        found = {text.strip() for part, mask in zip(texts, is_word, strict=True) for text in _select(part, mask)}
+        figures = {text.strip() for part, mask in zip(texts, is_word, strict=True) for text in _select(part, ~mask)}
+        number_arrays = read_as_written([part.filter(pa.array(~m)) for part, m in zip(texts, is_word, strict=True)])
+        are_numbers = is_number(number_arrays[0].type) and len(found) <= MAX_SPECIAL_VALUES
+        if are_numbers and len(figures - {""}) > max(len(found), _MIN_NUMBERS_AMONG_WORDS - 1):
+            arrays, words = number_arrays, sorted(found)
+    typed_column = replace(column, type=arrays[0].type if arrays else pa.string(), written=False)
+    return words, (typed_column, lambda name: arrays)
 
 
-def _missing_code_note(values: Sequence[npt.NDArray[Any]]) -> str:
-    """Return a note about a number of nines that is far from all others, as a probable code for nulls; or nothing."""
-    numbers = np.concatenate([np.zeros(0), *values])
+def _select(texts: pa.Array, mask: npt.NDArray[np.bool_]) -> Iterator[str]:
+    """Yield the distinct texts in the rows of a mask."""
+    return (text for text in texts.filter(pa.array(mask)).unique().to_pylist() if text is not None)
+
+
+def _find_missing_code(column: Field, read: Reader) -> tuple[int | None, str]:
+    """Return a number of nines that is far from all others, as a probable code for nulls, and a note; or None."""
+    if not is_number(column.type):
+        return None, ""
+    numbers = np.concatenate([np.zeros(0), *(present_numbers(array)[0] for array in read(column.name))])
     if not len(numbers):
-        return ""
+        return None, ""
     code = float(numbers[np.argmax(np.abs(numbers))])
     other_sizes = np.abs(numbers[numbers != code])
     digits = f"{abs(code):.0f}"
@@ -184,9 +216,19 @@ def _missing_code_note(values: Sequence[npt.NDArray[Any]]) -> str:
         or not len(other_sizes)
         or abs(code) < _CODE_DISTANCE_FACTOR * other_sizes.max()
     ):
-        return ""
+        return None, ""
     rows = len(numbers) - len(other_sizes)
-    return _CODE_NOTE.format(f"{code:.0f}", rows, "s" * (rows != 1))
+    return int(code), _CODE_NOTE.format(f"{code:.0f}", rows, "s" * (rows != 1))
+
+
+def _without_code(code: int, column: Field, read: Reader) -> tuple[Field, Reader]:
+    """Return a column and its reader without the rows of a code."""
+
+    def read_others(name: str) -> Iterator[pa.Array]:
+        for array in map(decoded, read(name)):
+            yield array.filter(pc.not_equal(array, pa.scalar(code, array.type)).fill_null(True))
+
+    return column, read_others
 
 
 def _widen_bounds(space: Space, values: Sequence[npt.NDArray[Any]], type_: pa.DataType) -> Space:
@@ -203,4 +245,4 @@ def _widen_bounds(space: Space, values: Sequence[npt.NDArray[Any]], type_: pa.Da
         wider_space = (None if step is None else make_step_grid(low, high, step, type_)) or Real(low, high)
     else:
         return space
-    return Nullable(wider_space) if space.has_null else wider_space
+    return space.around(wider_space)
