@@ -281,7 +281,9 @@ def _flagged(span: int, epsilon: float, delta: float, flag_size: int) -> tuple[R
     half = (span + 1) // 2
 
     def parts(e: float, log_spread: float) -> tuple[ResponseTable, float]:
-        return response_table(flag_size, e / 2), min(laplace_rate(half, e / 2, 0.0, log_spread), MAX_WORD_EPSILON / span)
+        return response_table(flag_size, e / 2), min(
+            laplace_rate(half, e / 2, 0.0, log_spread), MAX_WORD_EPSILON / span
+        )
 
     def fits(log_spread: float, e: float) -> bool:
         flag, rate = parts(e, log_spread)

@@ -234,7 +234,9 @@ class WithNull(Mechanism):
         # values. Hence at a value y: −c/(k−c) for a code, and G⁻¹(v, y)/k, plus (m·c/k)·c/(k−c) if v is the centre.
         at_itself = k + (m - 1) * c
         if not squared:
-            out = np.append(self.inner.invert(values) / k, (at_itself * states - c * others) / signal, axis=0)
+            out: FloatArray = np.append(
+                self.inner.invert(values) / k, (at_itself * states - c * others) / signal, axis=0
+            )
             out[centre] += c / signal * (m * c / k * present - all_states)
             return out
         shift = m * c / k * c / signal

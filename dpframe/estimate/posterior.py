@@ -358,7 +358,9 @@ class TableDraws:
         place = self.names.index(name)
         column, column_shares = self.columns[place], self.fine.get(name, self.singles[place])
         has_value = np.arange(column.axis.cells) < column.axis.cells - column.axis.flag_codes
-        codes, within = (np.append(v, [0.0] * column.axis.flag_codes) for v in (column.axis.middles, column.axis.within))
+        codes, within = (
+            np.append(v, [0.0] * column.axis.flag_codes) for v in (column.axis.middles, column.axis.within)
+        )
         bin_shares = np.maximum(np.bincount(column.bins, column.shares), 1e-300)
         of_bins = np.bincount(column.bins, column.shares * codes) / bin_shares
         squares = (within + (codes - of_bins[column.bins]) ** 2) * has_value

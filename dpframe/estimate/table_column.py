@@ -184,7 +184,8 @@ def tilt_to_mean(shares: FloatArray, values: FloatArray, mean: float) -> FloatAr
 class BinMeans:
     """Mean codes of a number's bins in a fit, 0 for those of special values and null.
 
-    ``spreads`` are the variances of the codes in every bin, and ``present`` is 1 for values and 0 for special values and null.
+    ``spreads`` are the variances of the codes in every bin, and ``present`` is 1 for values and 0 for
+    special values and null.
     """
 
     means: FloatArray

@@ -50,8 +50,8 @@ _CODE_NOTE = "; {} in {} row{} is far from all others: if it is an amount, take 
 _WORDS_NOTE = "; and that {} among numbers means no number: in a partly labelled scale, declare categories"
 
 _MIN_NUMBERS_AMONG_WORDS = 3
-"""Least number of distinct numbers, also more than words, for which text is drafted as numbers with special words (tuned;
-effect not measured)."""
+"""Least number of distinct numbers, also more than words, for which text is drafted as numbers with special words
+(tuned; effect not measured)."""
 
 _DISTINCT_NOTE = (
     "; every row has its own: if it looks like an identifier to you, leave it out, no noise makes it useful"
@@ -164,9 +164,7 @@ def drafted(columns: Sequence[Field], read: Reader) -> DraftedSpaces:
         values = [present_numbers(array)[0] for array in typed_column[1](column.name)] if is_number(type_) else []
         special = [*words, *([] if code is None else [code])]
         wider_space = _widen_bounds(space, values, type_)
-        spaces[column.name] = (
-            wider_space.around(Special(wider_space.inner_space, special)) if special else wider_space
-        )
+        spaces[column.name] = wider_space.around(Special(wider_space.inner_space, special)) if special else wider_space
         notes[column.name] = _CHECKS.get(inner.tag, "that it fits the codebook") + _NULLS_NOTE * space.has_null
         rows = sum(map(len, values))
         # Numbers of members are whole and all different, as measurements seldom are.

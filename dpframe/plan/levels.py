@@ -93,7 +93,7 @@ def children(space: Space, level: int, parents: Sequence[int]) -> IntArray:
 
 
 def place_of(codes: npt.NDArray[Any], space: Space, size: int) -> npt.NDArray[np.intp]:
-    """Return the position of each code's cell among a level's cells; special values and null have the positions after the last."""
+    """Return the position of each code's cell among a level's cells; special values and null come after the last."""
     values = space.values
     if size >= values:
         return codes.astype(np.intp, copy=False)

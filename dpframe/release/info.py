@@ -277,7 +277,8 @@ def _counts_shape(measure: Measure, spaces: Mapping[str, Space], starts: Sequenc
         return (len(children(spaces[measure.columns[0]], measure.level, starts[0] or ())),)
     columns = zip(measure.columns, starts, max_shape, strict=True)
     return tuple(
-        size if cell_starts is None else len(cell_starts) + spaces[name].flag_codes for name, cell_starts, size in columns
+        size if cell_starts is None else len(cell_starts) + spaces[name].flag_codes
+        for name, cell_starts, size in columns
     )
 
 

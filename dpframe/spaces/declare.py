@@ -155,8 +155,9 @@ def _from_object(spec: Mapping[str, Any], type_: pa.DataType | None) -> Space:
         return cast(Space, nullable(as_space(inner, type_)))
     if "space" not in fields:
         raise ParameterError(
-            'a space in JSON is {"lower": 0, "upper": 120} (and "special": [-9]), {"categories": ["F", "M"]} (and "other": "other" for what '
-            'is not listed), a list of categories, or a tag, as {"space": "real", "lower": 0, "upper": 9, "steps": 90}'
+            'a space in JSON is {"lower": 0, "upper": 120} (and "special": [-9] for codes), {"categories": ["F", "M"]} '
+            '(and "other": "other" for what is not listed), a list of categories, or a tag, as {"space": "real", '
+            '"lower": 0, "upper": 9, "steps": 90}'
         )
     return space_from_json(spec)
 

@@ -74,7 +74,8 @@ class NumberGrid(Space):
 
     def tick_type(self, type_: pa.DataType) -> np.dtype[Any]:
         """Return the NumPy type of a column type's numbers."""
-        return np.dtype(type_.to_pandas_dtype())
+        dtype: np.dtype[Any] = np.dtype(type_.to_pandas_dtype())
+        return dtype
 
     def special_tick(self, value: Any, type_: pa.DataType) -> Any:
         """Return a special value as a number of a column's type."""
@@ -97,7 +98,7 @@ class NumberGrid(Space):
 
     def is_equal(self, value: Any, special_value: Any) -> bool:
         """Return whether an object is a special value."""
-        return as_number(value) == special_value
+        return bool(as_number(value) == special_value)
 
     def special_object(self, value: Any) -> Any:
         """Return a special value as the object that a released row has."""

@@ -190,7 +190,9 @@ class Special(Space):
         """
         entries, indices = split_distinct(array)
         entries = pc.if_else(pc.equal(entries, ""), pa.scalar(None, pa.string()), entries)
-        figures = read_written(entries, pa.date32() if pa.types.is_date32(self.inner.natural_type) else self.object_type)
+        figures = read_written(
+            entries, pa.date32() if pa.types.is_date32(self.inner.natural_type) else self.object_type
+        )
         figure_codes, is_no_figure = self._encode(figures, lenient=True)
         codes, is_missing = figure_codes.astype(np.int64), np.asarray(entries.is_null())
         is_unknown = np.zeros(len(codes), dtype=np.bool_) if is_no_figure is None else is_no_figure & ~is_missing
@@ -284,7 +286,7 @@ class Special(Space):
         return [*self.inner.labels(), *self.special_labels]
 
     def _holds(self, value: Any, code: int) -> bool:
-        return code >= self.inner.size or self.inner._holds(value, code)
+        return bool(code >= self.inner.size or self.inner._holds(value, code))
 
     def code_distance(self, x: int, y: int) -> float:
         """Return the grid's distance, or the diameter between a special value and any other."""
@@ -325,8 +327,8 @@ def _check_special(grid: Any, special: Any) -> tuple[Any, ...]:
     on_grid = next((value for value in figures if grid.has_on_grid(value)), None)
     if on_grid is not None:
         raise ParameterError(
-            f"special value {on_grid!s} is one of the space's numbers; set bounds or a step without it, or recode it as "
-            "a word"
+            f"special value {on_grid!s} is one of the space's numbers; set bounds or a step without it, or recode it "
+            "as a word"
         )
     return canonical
 

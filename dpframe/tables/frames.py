@@ -32,7 +32,6 @@ from dpframe.tables.types import (
     Order,
     as_coded,
     coded_field,
-    coded_type,
     copied,
     decode_as,
     has_dictionary,

@@ -135,7 +135,9 @@ class ParquetForm:
                 "name": field.name,
                 "field_name": field.name,
                 "pandas_type": "unicode" if is_text(field.type) else str(field.type),
-                "numpy_type": "object" if self._is_rewritten(field.name) else self.pandas_types.get(field.name, "object"),
+                "numpy_type": "object"
+                if self._is_rewritten(field.name)
+                else self.pandas_types.get(field.name, "object"),
                 "metadata": None,
             }
             for field in self.seen
@@ -146,7 +148,7 @@ class ParquetForm:
 
     def _is_rewritten(self, name: str) -> bool:
         """Return whether a column's numbers are written as text."""
-        return self._type(name) != self.source.field(name).type
+        return bool(self._type(name) != self.source.field(name).type)
 
     def metadata(self, description: str) -> dict[str, str]:
         """Return fresh file metadata: a release's description, pandas' dtypes, and the schema that readers see."""

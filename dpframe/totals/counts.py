@@ -88,7 +88,7 @@ class Joint(Counter):
 
 @dataclass
 class Total(Counter):
-    """The sum of the codes of values, without special values and nulls, for any number of rows: counts are Python integers."""
+    """The sum of the codes of values, without special values and nulls; counts are Python integers, for any rows."""
 
     space: Space
     counts: npt.NDArray[Any] = field(default_factory=lambda: np.zeros(1, dtype=object), init=False, repr=False)

@@ -47,7 +47,9 @@ def survey() -> pd.DataFrame:
 def numbers(column: str) -> pd.Series:
     """Return the true numbers of a column, without special values and nulls."""
     values = survey()[column]
-    return pd.to_numeric(values[~values.isin(["refused", "does not apply", -9, 999_999]) & values.notna()]).astype(float)
+    return pd.to_numeric(values[~values.isin(["refused", "does not apply", -9, 999_999]) & values.notna()]).astype(
+        float
+    )
 
 
 @cache
@@ -107,7 +109,7 @@ def test_statistics_of_numbers_leave_special_values_out(column: str, measure: An
 
 def test_special_values_are_groups_and_leave_pairs_and_regressions():
     frame = survey().assign(twice=[s if isinstance(s, str) else 10 - s for s in survey()["score"]])
-    spaces = {name: SPACES["score"] for name in ("score", "twice")} | {"sex": ["F", "M"]}
+    spaces = dict.fromkeys(("score", "twice"), SPACES["score"]) | {"sex": ["F", "M"]}
     ask = dpf.sanitize(frame[["score", "twice", "sex"]], epsilon=8, spaces=spaces, key=KEY).dp
     assert ask.corr(["score", "twice"])["estimate"].iloc[0, 1] < -0.8
     assert ask.crosstab("score", "twice")["estimate"].loc["refused", "refused"] > 50
@@ -137,7 +139,7 @@ def test_files_and_the_shell_take_special_values(tmp_path: Path, capsys: pytest.
         ["verify", target],
         ["estimate", target, "value_counts", "score", "--json"],
     ):
-        with pytest.raises(SystemExit, match="^0$"):
+        with pytest.raises(SystemExit, match=r"^0$"):
             run(*words)
     assert "refused" in capsys.readouterr().out
     released = pd.read_csv(target)["score"]
@@ -150,7 +152,7 @@ def test_files_and_the_shell_take_special_values(tmp_path: Path, capsys: pytest.
 def test_a_draft_proposes_special_values(tmp_path: Path):
     frame = survey()[["score", "income"]].assign(income=survey()["income"].replace(-9.0, 0.0))
     frame.to_csv(tmp_path / "survey.csv", index=False)
-    with pytest.raises(SystemExit, match="^0$"):
+    with pytest.raises(SystemExit, match=r"^0$"):
         run("spaces", tmp_path / "survey.csv", "--draft", "-o", tmp_path / "spaces.json")
     text = (tmp_path / "spaces.json").read_text()
     assert '"special": ["does not apply", "refused"]' in text and '"special": [999999.0]' in text
@@ -176,7 +178,9 @@ def test_questions_on_the_raw_table_leave_special_values_out():
         assert ask.sum(column, share=0.1)["estimate"] == pytest.approx(numbers(column).sum(), abs=20)
         assert ask.quantile(column, 0.5, share=0.1)["estimate"] == numbers(column).median()
     assert ask.count({"score": "refused"}, share=0.1)["estimate"] == (survey()["score"] == "refused").sum()
-    with pytest.raises(dpf.ParameterError, match="column score may hold special values or nulls, which have no products"):
+    with pytest.raises(
+        dpf.ParameterError, match="column score may hold special values or nulls, which have no products"
+    ):
         ask.covariance(["score"], share=0.01)
 
 

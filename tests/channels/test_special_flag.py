@@ -55,7 +55,11 @@ def test_no_pair_of_codes_loses_more_than_is_stated(space: Space, epsilon: float
 def test_the_inverse_undoes_the_law(space: Space):
     mechanism, generator = mechanism_for(space, 1.0, 0.0), np.random.default_rng(0)
     matrix = np.array(laws(mechanism), dtype=np.float64).T
-    unit, counts, values = np.eye(mechanism.size), generator.random((mechanism.size, 2)), generator.random(mechanism.size)
+    unit, counts, values = (
+        np.eye(mechanism.size),
+        generator.random((mechanism.size, 2)),
+        generator.random(mechanism.size),
+    )
     assert np.allclose(mechanism.invert(unit) @ matrix, unit)
     assert np.allclose(mechanism.invert(unit, squared=True), mechanism.invert(unit) ** 2)
     assert np.allclose(mechanism.apply(counts), matrix @ counts)

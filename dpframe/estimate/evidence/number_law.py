@@ -102,8 +102,8 @@ class NumberLaw(Law):
     ) -> NumberLaw:
         """Return the law of a number from its measured levels.
 
-        ``first``: counts of runs of codes by the one-way that covers the column, special values' and null's last. ``finer``: counts by the
-        levels above the first.
+        ``first``: counts of runs of codes by the one-way that covers the column, special values' and null's
+        last. ``finer``: counts by the levels above the first.
 
         >>> from dpframe.observe.observation import Runs
         >>> from dpframe.spaces import Integer
