@@ -49,10 +49,6 @@ _NULLS_NOTE = "; and whether nulls are possible"
 _CODE_NOTE = "; {} in {} row{} is far from all others: if it is an amount, take special out and widen the bounds"
 _WORDS_NOTE = "; and that {} among numbers means no number: in a partly labelled scale, declare categories"
 
-_MIN_NUMBERS_AMONG_WORDS = 3
-"""Least number of distinct numbers, also more than words, for which text is drafted as numbers with special words
-(tuned; effect not measured)."""
-
 _DISTINCT_NOTE = (
     "; every row has its own: if it looks like an identifier to you, leave it out, no noise makes it useful"
 )
@@ -187,7 +183,8 @@ def _read_without_words(column: Field, read: Reader) -> tuple[list[str], tuple[F
         figures = {text.strip() for part, mask in zip(texts, is_word, strict=True) for text in _select(part, ~mask)}
         number_arrays = read_as_written([part.filter(pa.array(~m)) for part, m in zip(texts, is_word, strict=True)])
         are_numbers = is_number(number_arrays[0].type) and len(found) <= MAX_SPECIAL_VALUES
-        if are_numbers and len(figures - {""}) > max(len(found), _MIN_NUMBERS_AMONG_WORDS - 1):
+        # A partly labelled scale has about as many words as numbers.
+        if are_numbers and len(figures - {""}) > 2 * len(found):
             arrays, words = number_arrays, sorted(found)
     typed_column = replace(column, type=arrays[0].type if arrays else pa.string(), written=False)
     return words, (typed_column, lambda name: arrays)
