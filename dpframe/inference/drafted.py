@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,7 +21,7 @@ from dpframe.inference.ranges import round_bounds
 from dpframe.inference.steps import find_step, make_step_grid, step_counts
 from dpframe.spaces import Integer, Real, Space
 from dpframe.spaces.base import decoded
-from dpframe.spaces.field import Field
+from dpframe.spaces.field import Field, is_open
 from dpframe.spaces.special import MAX_SPECIAL_VALUES, Special
 from dpframe.spaces.written_values import is_blank, read_as_written, read_written
 
@@ -46,7 +47,7 @@ _CHECKS = {
     "boolean": "nothing: the type says it",
 }
 _NULLS_NOTE = "; and whether nulls are possible"
-_CODE_NOTE = "; {} in {} row{} is far from all others: if it is an amount, take special out and widen the bounds"
+_CODE_NOTE = "; {} in {} row{} is far from all others: if it is no code, take special out and widen the bounds"
 _WORDS_NOTE = "; and that {} among numbers means no number: in a partly labelled scale, declare categories"
 
 _DISTINCT_NOTE = (
@@ -55,6 +56,9 @@ _DISTINCT_NOTE = (
 
 _MIN_DISTINCT_ROWS = 30
 """Rows from which on whole numbers that all differ are said to be each row's own (tuned; effect not measured)."""
+
+_LAST_YEAR = 9999
+"""Year of days that stand for a missing or open end (theory: the last year of ISO 8601 dates)."""
 
 _CODE_DISTANCE_FACTOR = 3
 """Times as far from 0 as all other values a number of nines lies that may stand for a missing one (tuned; effect not
@@ -132,10 +136,11 @@ def _escape(name: str) -> str:
     return name.encode("unicode_escape").decode().replace('"', '\\"')
 
 
-def drafted(columns: Sequence[Field], read: Reader) -> DraftedSpaces:
+def drafted(columns: Sequence[Field], read: Reader, read_texts: Reader | None = None) -> DraftedSpaces:
     """Return spaces of columns, read off their values.
 
-    ``columns``: columns by name, type and nullability; ``read``: gives a column's Arrow arrays.
+    ``columns``: columns by name, type and nullability; ``read``: gives a column's Arrow arrays; ``read_texts``: gives
+    the numbers and words of an object column as text.
     """
     spaces: dict[str, Space] = {}
     notes, reasons = {}, {}
@@ -144,7 +149,7 @@ def drafted(columns: Sequence[Field], read: Reader) -> DraftedSpaces:
             reasons[column.name] = "it looks like an identifier; privacy_id= takes one that names persons"
             continue
         try:
-            words, typed_column = _read_without_words(column, read)
+            words, typed_column = _read_without_words(column, read, read_texts)
             code, code_note = _find_missing_code(*typed_column)
             typed_column = typed_column if code is None else _without_code(code, *typed_column)
             space = from_data(*typed_column)
@@ -171,11 +176,14 @@ def drafted(columns: Sequence[Field], read: Reader) -> DraftedSpaces:
     return DraftedSpaces(spaces, False, notes, reasons)
 
 
-def _read_without_words(column: Field, read: Reader) -> tuple[list[str], tuple[Field, Reader]]:
+def _read_without_words(
+    column: Field, read: Reader, read_texts: Reader | None
+) -> tuple[list[str], tuple[Field, Reader]]:
     """Return the words of text that is mostly numbers, and the column and its reader without them, with their type."""
-    if not column.written:
+    has_objects = read_texts is not None and is_open(column.type) and not column.listed
+    if not (column.written or has_objects):
         return [], (column, read)
-    texts = list(read(column.name))
+    texts = list(read(column.name) if read_texts is None else read_texts(column.name))
     arrays, words = read_as_written(texts), list[str]()
     if arrays and pa.types.is_string(decoded(arrays[0][:0]).type):
         is_word = [np.asarray(read_written(part, pa.float64()).is_null()) & ~is_blank(part) for part in texts]
@@ -186,6 +194,8 @@ def _read_without_words(column: Field, read: Reader) -> tuple[list[str], tuple[F
         # A partly labelled scale has about as many words as numbers.
         if are_numbers and len(figures - {""}) > 2 * len(found):
             arrays, words = number_arrays, sorted(found)
+    if has_objects and not words:
+        return [], (column, read)
     typed_column = replace(column, type=arrays[0].type if arrays else pa.string(), written=False)
     return words, (typed_column, lambda name: arrays)
 
@@ -195,8 +205,10 @@ def _select(texts: pa.Array, mask: npt.NDArray[np.bool_]) -> Iterator[str]:
     return (text for text in texts.filter(pa.array(mask)).unique().to_pylist() if text is not None)
 
 
-def _find_missing_code(column: Field, read: Reader) -> tuple[int | None, str]:
-    """Return a number of nines that is far from all others, as a probable code for nulls, and a note; or None."""
+def _find_missing_code(column: Field, read: Reader) -> tuple[Any, str]:
+    """Return a number of nines far from all others, or a day of 9999, as a probable code, and a note; or None."""
+    if pa.types.is_date(column.type) or pa.types.is_timestamp(column.type):
+        return _find_missing_day(read(column.name))
     if not is_number(column.type):
         return None, ""
     numbers = np.concatenate([np.zeros(0), *(present_numbers(array)[0] for array in read(column.name))])
@@ -216,7 +228,19 @@ def _find_missing_code(column: Field, read: Reader) -> tuple[int | None, str]:
     return int(code), _CODE_NOTE.format(f"{code:.0f}", rows, "s" * (rows != 1))
 
 
-def _without_code(code: int, column: Field, read: Reader) -> tuple[Field, Reader]:
+def _find_missing_day(arrays: Iterable[pa.Array]) -> tuple[Any, str]:
+    """Return the last day if it lies in the year 9999 and others do not, and a note; or None."""
+    counts = Counter[Any]()
+    for array in map(decoded, arrays):
+        counts.update({day["values"]: day["counts"] for day in pc.value_counts(array.drop_null()).to_pylist()})
+    last = max(counts, default=None)
+    if last is None or last.year != _LAST_YEAR or len(counts) < 2 or sorted(counts)[-2].year == _LAST_YEAR:
+        return None, ""
+    rows = counts[last]
+    return last, _CODE_NOTE.format(str(last).removesuffix(" 00:00:00"), rows, "s" * (rows != 1))
+
+
+def _without_code(code: Any, column: Field, read: Reader) -> tuple[Field, Reader]:
     """Return a column and its reader without the rows of a code."""
 
     def read_others(name: str) -> Iterator[pa.Array]:

@@ -87,6 +87,10 @@ class Frame(ABC):
         """Yield a column as one Arrow array."""
         yield self.array(name)
 
+    def texts(self, name: str) -> Iterator[pa.Array]:
+        """Yield a column of objects as text: its words, and its numbers as text; null for all others."""
+        yield self.array(name).cast(pa.string())
+
     def batches(self, names: Sequence[str]) -> Iterator[dict[str, Any]]:
         """Yield all rows as one batch of Arrow arrays, and lists of objects for object columns."""
         yield {name: self.array(name) for name in names}
@@ -388,6 +392,10 @@ class PandasFrame(Frame):
         """Yield a column as one Arrow array; times of day in object columns stay times, as no type marks them."""
         array = self._read_array(name)
         yield array if _is_open(self._coded_column(name).dtype) else as_coded(array)
+
+    def texts(self, name: str) -> Iterator[pa.Array]:
+        """Yield a column of objects as text: its words, and its numbers as text; null for all others."""
+        yield Entries(self._list_objects(name), np.arange(self.n)).texts()
 
     def _read_array(self, name: str) -> pa.Array:
         series = self._coded_column(name)

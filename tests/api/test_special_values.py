@@ -156,8 +156,12 @@ def test_a_draft_proposes_special_values(tmp_path: Path):
         run("spaces", tmp_path / "survey.csv", "--draft", "-o", tmp_path / "spaces.json")
     text = (tmp_path / "spaces.json").read_text()
     assert '"special": ["does not apply", "refused"]' in text and '"special": [999999.0]' in text
-    drafted = frame[["income"]].dp.draft()["income"]
-    assert drafted.special == (999_999.0,) and drafted.upper < 900_000
+    drafted = survey().dp.draft()
+    assert drafted["income"].special == (999_999.0,) and drafted["income"].upper < 900_000
+    assert drafted["score"].special == ("does not apply", "refused") and drafted["score"].lower in (0, 3)
+    assert drafted["day"].special == ("9999-12-31",) and drafted["day"].upper < "2021"
+    scale = pd.DataFrame({"scale": [1, 2, 3, "low", "high"] * 20})
+    assert set(scale.dp.draft().left_out) == {"scale"}
 
 
 def test_the_curators_check_sees_no_change_in_special_values():

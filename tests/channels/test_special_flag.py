@@ -1,5 +1,6 @@
 """The exact laws of numbers with special values, by enumeration, and faults that the enumeration finds."""
 
+import json
 import math
 from fractions import Fraction
 from typing import Any
@@ -11,6 +12,7 @@ import dpframe as dpf
 from dpframe.channels import Geometric, Mechanism, WithNull
 from dpframe.channels.base import mechanism_for, response_table
 from dpframe.channels.geometric import GivenNoise
+from dpframe.plan.build import build_plan
 from dpframe.plan.certificate import prove
 from dpframe.spaces import Space
 
@@ -70,6 +72,14 @@ def test_the_inverse_undoes_the_law(space: Space):
     of_stretches = np.add.reduceat(matrix, starts, axis=0)
     expected = np.stack([of_stretches[:, cell].mean(axis=1) for cell in cells], axis=1)
     assert np.allclose(mechanism.between(edges, starts), expected)
+
+
+def test_a_plan_whose_flag_has_other_codes_than_its_space_is_refused():
+    plan = build_plan({"a": dpf.Nullable(dpf.Integer(0, 3, special=["refused"]))}, epsilon=1.0)
+    data = json.loads(plan.to_json())
+    data["columns"][0]["mechanism"] |= {"flag_codes": 1, "span": 4}
+    with pytest.raises(dpf.PlanError, match="the mechanism's flag has 1 codes, the space 2 special values and null"):
+        dpf.Plan.from_json(json.dumps(data))
 
 
 class FreeFlag(WithNull):
