@@ -146,7 +146,8 @@ class NumberGrid(Space):
         number = as_number(value)
         if number is None:
             name = f"{type(self).__name__}(…)"
-            raise refuse_object("number", name, "convert the column to numbers or declare its categories")
+            remedy = 'convert the column to numbers, declare its categories, or list words, as in special=["refused"]'
+            raise refuse_object("number", name, remedy)
         if not lenient and isinstance(number, float) and math.isinf(number):
             raise ColumnError(_INFINITE)
         return number

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import dpframe as dpf
+from dpframe.cli.words import to_options_text
 from dpframe.spaces import Space, as_space, space_from_json
 
 GRADE = dpf.Integer(0, 10, special=["refused", -9])
@@ -115,6 +116,14 @@ def test_a_column_whose_type_cannot_hold_a_special_value_is_refused():
     with pytest.raises(dpf.ColumnError, match="holds a word that special does not list; add it") as error:
         GRADE.encode(pd.Series(["3", "secret answer"], dtype="str"))
     assert "secret" not in str(error.value) and error.value.row == 1
+
+
+def test_a_word_among_declared_numbers_gets_the_remedy():
+    remedy = r'is no number, .* or list words, as in special=\["refused"\]'
+    with pytest.raises(dpf.ColumnError, match=remedy) as error:
+        dpf.Integer(0, 10).encode([3, "secret answer"])
+    assert len(str(error.value).split()) <= 30 and "secret" not in str(error.value)
+    assert 'as in "special": ["refused"]' in to_options_text(str(error.value))
 
 
 def test_noise_beyond_the_bounds_must_not_reach_a_special_number():
