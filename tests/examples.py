@@ -15,6 +15,10 @@ EXAMPLES: dict[str, list[Space]] = {
     "discrete": [Categorical(list("abc")), Boolean(), Nullable(Categorical(list("ab")))],
     "line": [Integer(0, 20), Real(0, 1, steps=3_000), Ordinal(["low", "mid", "high"])],
     "nullable line": [Nullable(Integer(0, 20)), Nullable(Real(0, 1, steps=3_000))],
+    "special line": [
+        Nullable(Integer(0, 20, special=["refused"])),
+        Real(0, 1, steps=3_000, special=["refused", "unknown", "none"]),
+    ],
     "symmetric difference": [
         Subset(list("abcdef"), 2),
         Subset(list("abcdefgh")),

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,9 +28,12 @@ from dpframe.release.job import of_persons
 from dpframe.release.planning import Request, check_lists, raw_frame
 from dpframe.spaces import Space
 from dpframe.spaces.base import decoded
+from dpframe.spaces.object_reading import read_as
+from dpframe.spaces.python_values import is_missing
+from dpframe.spaces.written_values import is_blank, read_written
 from dpframe.tables.frames import Frame, wrap
 from dpframe.tables.table import Codes, Table, check_columns
-from dpframe.tables.types import output_type
+from dpframe.tables.types import is_text, output_type
 
 _ROUNDING_TEXT = (
     "values between the steps are rounded; where decimals matter, declare bounds with a decimal point, as (0.0, 300.0),"
@@ -275,8 +279,7 @@ _COLUMN_HEADS = ["null", "imputed", "clamped", "rounded", "outside", "cut", "shi
 
 def _check_column(frame: Frame, name: str, space: Space, nulls: str, codes: Codes) -> dict[str, Any]:
     """Return the changes by coding in a column, and store its codes."""
-    raw = frame.array(name)
-    present = pc.is_valid(raw).to_numpy(zero_copy_only=False)
+    raw, present = _read_raw(frame, name, space)
     column_facts: dict[str, Any] = {"null": 1 - present.mean() if len(raw) else 0.0}
     try:
         codes[name] = frame.encode(name, space, nulls)
@@ -286,10 +289,17 @@ def _check_column(frame: Frame, name: str, space: Space, nulls: str, codes: Code
         return column_facts
     imputes_nulls = nulls == "impute" and not space.has_null and not present.all()
     column_facts |= {"imputed": column_facts["null"]} if imputes_nulls else {}
+    if space.special_labels:
+        is_figure = codes[name] < space.values
+        raw, present, column_codes = raw.filter(pa.array(is_figure)), present[is_figure], codes[name][is_figure]
+        if not present.any():
+            return column_facts
+    else:
+        column_codes = codes[name]
     if pa.types.is_float16(raw.type):  # Arrow compares no half floats
         raw = raw.cast(pa.float32())
     raw_values = decoded(raw).filter(pa.array(present))
-    coded_values = decoded(space.decode(codes[name], output_type(raw.type)))
+    coded_values = decoded(space.decode(column_codes, output_type(raw.type)))
     decoded_values = coded_values.filter(pa.array(present))
     if space.inner_space.holds_sets:
         sets: Any = space.inner_space
@@ -334,6 +344,19 @@ def _check_column(frame: Frame, name: str, space: Space, nulls: str, codes: Code
     return column_facts | {"outside": changed_share, "shift": changed_share}
 
 
+def _read_raw(frame: Frame, name: str, space: Space) -> tuple[pa.Array, npt.NDArray[np.bool_]]:
+    """Return a column as one array, in which special words are null, and a mask of the rows that are not null."""
+    if not space.has_words:
+        raw = frame.array(name)
+        return raw, np.asarray(pc.is_valid(raw).to_numpy(zero_copy_only=False))
+    (batch,) = frame.batches([name])
+    values, type_ = batch[name], space.inner_space.object_type
+    if isinstance(values, pa.Array) and is_text(output_type(values.type)):
+        return read_written(values, type_), ~is_blank(values)
+    objects = values.to_pylist() if isinstance(values, pa.Array) else list(values)
+    return read_as(objects, type_), np.array([not is_missing(value) for value in objects], dtype=np.bool_)
+
+
 def _is_outside(values: pa.Array, lower: Any, upper: Any) -> pa.Array:
     """Return which values are outside bounds, as no NaN is."""
     return pc.or_(pc.less(values, lower), pc.greater(values, upper))
@@ -373,7 +396,11 @@ def _rms_error(
     """Return the root mean square error over the cells of a statistic; None for statistics that are not compared."""
     if statistic == "mean":
         estimate: Any = estimates.mean(names[0])["estimate"]
-        truth: Any = _to_series(decoded(frame.array(names[0]))).mean()
+        space = plan[names[0]].space
+        figures = decoded(_read_raw(frame, names[0], space)[0])
+        if space.special_labels:
+            figures = figures.filter(pa.array(codes[names[0]] < space.values))
+        truth: Any = _to_series(figures).mean()
         gap = estimate - truth
         return abs(gap / pd.Timedelta(1, "D") if isinstance(gap, pd.Timedelta) else float(gap))
     spaces = [plan[name].space for name in names]

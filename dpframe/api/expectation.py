@@ -108,4 +108,4 @@ def draft_spaces(table: Any) -> DraftedSpaces:
     }, reviewed=False)
     """
     frame = wrap(table)
-    return drafted(frame.fields(frame.names), frame.arrays)
+    return drafted(frame.fields(frame.names), frame.arrays, frame.texts)

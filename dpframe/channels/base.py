@@ -293,9 +293,11 @@ class Channel(ABC):
     def _beside(self, flag: ResponseTable) -> tuple[list[list[int]], int]:
         laws, total = self._laws
         # Integers over 2^bits times the total: the flag and the value are independent.
-        flagged_laws = [[flag.keep * w for w in law] + [flag.threshold * total] for law in laws]
-        null = [flag.threshold * w for w in laws[self.centre]] + [flag.keep * total]
-        return [*flagged_laws, null], total << flag.bits
+        states = range(flag.size - 1)
+        flagged_laws = [[flag.keep * w for w in law] + [flag.threshold * total for _ in states] for law in laws]
+        at_centre = [flag.threshold * w for w in laws[self.centre]]
+        codes = [at_centre + [(flag.keep if y == x else flag.threshold) * total for y in states] for x in states]
+        return [*flagged_laws, *codes], total << flag.bits
 
     def sample(self, codes: IntArray, stream: ColumnStream, first_row: int = 0) -> IntArray:
         """Randomise a 1-d integer array of codes (of sets and vectors 64-bit words); row ``first_row + i`` of the
@@ -381,6 +383,8 @@ class Mechanism(Channel):
 
     epsilon: float
     delta: float
+    flag_codes: int = 0
+    """Number of codes after the values', which a flag randomises: special values and null."""
 
     @property
     def budget(self) -> Budget:
@@ -426,15 +430,17 @@ class Mechanism(Channel):
         return self if self.fixed else type(self).calibrate(space, epsilon, delta)
 
     @classmethod
-    def beside_flag(cls, shape: tuple[Any, ...], epsilon: float, delta: float) -> tuple[ResponseTable, Channel]:
-        """Return the integers of a null flag and the channel of the values, which together meet (ε, δ).
+    def beside_flag(
+        cls, shape: tuple[Any, ...], epsilon: float, delta: float, flag_size: int = 2
+    ) -> tuple[ResponseTable, Channel]:
+        """Return the integers of a flag of null and the channel of the values, which together meet (ε, δ).
 
         The flag has ε/2. The values have at least (ε/2, δ), which is valid for every channel by composition. They have
         up to ε if the exact loss of both together allows it: other codes are closer to ``centre`` than to each other.
         """
         make: Any = cls
         # Half of ε for the flag: null against a value costs the flag and the way from the centre.
-        flag, low, high = response_table(2, epsilon / 2), epsilon / 2, epsilon
+        flag, low, high = response_table(flag_size, epsilon / 2), epsilon / 2, epsilon
         for _ in range(_HALVINGS):
             middle = (low + high) / 2
             fits = make(*shape, middle, delta).loss_beside(flag).delta(epsilon) <= delta

@@ -235,7 +235,9 @@ class BitFlip(FlipMechanism):
         return fitting_flips(self.items, self.most, self.epsilon, self.delta, False)
 
     @classmethod
-    def beside_flag(cls, shape: tuple[Any, ...], epsilon: float, delta: float) -> tuple[ResponseTable, FlipChannel]:
+    def beside_flag(
+        cls, shape: tuple[Any, ...], epsilon: float, delta: float, flag_size: int = 2
+    ) -> tuple[ResponseTable, FlipChannel]:
         """Return a flag at ε/2 and flips at ε over 2·max_size: null and a set differ by ε, too."""
         items, max_size = check_items(*shape)
         flag, flips = fitting_flagged_flips(items, items if max_size is None else max_size, epsilon, delta)

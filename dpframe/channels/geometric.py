@@ -86,10 +86,10 @@ class GeometricChannel(Channel):
             return round_down(ideal * (-Decimal(self.table.log_spread)).exp() * SAFE)
 
     def blanket_beside(self, flag: ResponseTable) -> float:
-        """Return P(null | value) for null plus the value's noise around mid-grid for values, rounded down.
+        """Return P(code | value) for each code of the flag plus the noise around mid-grid for values, rounded down.
 
         With keep k and flip c of the flag, min_x of k·G(y|x) is k·α^⌊N/2⌋·G(y|mid) above mid-grid and
-        k·α^⌈N/2⌉·G(y|mid) elsewhere; null gives c·G(y|mid).
+        k·α^⌈N/2⌉·G(y|mid) elsewhere; a code gives c·G(y|mid).
         """
         with localcontext(Context(prec=60)):
             keep, flip = Decimal(flag.keep), Decimal(flag.threshold)
@@ -97,7 +97,7 @@ class GeometricChannel(Channel):
             above, below = (min(keep * alpha**steps, flip) for steps in (self.span - half, half))
             value_mass = (alpha * above + below) / (1 + alpha)
             factor = SAFE * (-Decimal(self.table.log_spread)).exp()
-            return round_down((flip + value_mass) * factor / (1 << flag.bits))
+            return round_down(((flag.size - 1) * flip + value_mass) * factor / (1 << flag.bits))
 
     def loss_beside(self, flag: ResponseTable) -> PrivacyLoss:
         """Return the loss over value against value, null against value and back."""
@@ -240,9 +240,11 @@ class Geometric(GeometricChannel, Mechanism):
         return (space.size - 1,)
 
     @classmethod
-    def beside_flag(cls, shape: tuple[Any, ...], epsilon: float, delta: float) -> tuple[ResponseTable, Channel]:
+    def beside_flag(
+        cls, shape: tuple[Any, ...], epsilon: float, delta: float, flag_size: int = 2
+    ) -> tuple[ResponseTable, Channel]:
         """Return a flag at ε/2 and noise at ε: the flag plus half the grid, up to the centre, cost ε too."""
-        flag, table = _flagged(check_whole(shape[0], "span", 1, MAX_GEOMETRIC_STEPS), epsilon, delta)
+        flag, table = _flagged(check_whole(shape[0], "span", 1, MAX_GEOMETRIC_STEPS), epsilon, delta, flag_size)
         return flag, GivenNoise(table)
 
     @cached_property
@@ -269,7 +271,7 @@ def beside_flag(flag: ResponseTable, noise: LaplaceLoss) -> NullFlagLoss:
 
 
 @lru_cache(maxsize=64)
-def _flagged(span: int, epsilon: float, delta: float) -> tuple[ResponseTable, GeometricTable]:
+def _flagged(span: int, epsilon: float, delta: float, flag_size: int) -> tuple[ResponseTable, GeometricTable]:
     """Return the tables for a flag at e/2 and a value at e, with the largest e ≥ ε that meets (ε, δ).
 
     On a grid with an odd number of steps the middle is half a step off, so that the value's rate is reduced until the
@@ -279,7 +281,9 @@ def _flagged(span: int, epsilon: float, delta: float) -> tuple[ResponseTable, Ge
     half = (span + 1) // 2
 
     def parts(e: float, log_spread: float) -> tuple[ResponseTable, float]:
-        return response_table(2, e / 2), min(laplace_rate(half, e / 2, 0.0, log_spread), MAX_WORD_EPSILON / span)
+        return response_table(flag_size, e / 2), min(
+            laplace_rate(half, e / 2, 0.0, log_spread), MAX_WORD_EPSILON / span
+        )
 
     def fits(log_spread: float, e: float) -> bool:
         flag, rate = parts(e, log_spread)

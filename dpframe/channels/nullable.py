@@ -1,4 +1,6 @@
-"""Null as a combinator: a flag by randomised response, at its share of the budget, with any mechanism."""
+"""Null and special values as a combinator: a flag by randomised response, at its share of the budget, with any
+mechanism.
+"""
 
 from __future__ import annotations
 
@@ -25,39 +27,45 @@ from dpframe.channels.process import Process
 from dpframe.channels.set_channel import FlaggedSets, SetView
 from dpframe.channels.vector_noise import VectorNoise
 from dpframe.channels.wide_gaussian import WideGaussian
+from dpframe.errors import check_whole
 from dpframe.noise.keystream import ColumnStream
 from dpframe.noise.tables import ResponseTable
-from dpframe.spaces import Nullable, Space
+from dpframe.spaces import Space
 from dpframe.spaces.arrays import FloatArray, replaced
 from dpframe.spaces.base import forwarded
 from dpframe.spaces.json_form import check_names, parameters
+from dpframe.spaces.special import MAX_SPECIAL_VALUES
 
 
 @dataclass(frozen=True)
 class WithNull(Mechanism):
-    """A mechanism's codes and null, the last code: a flag randomises whether a row is null, a channel its value.
+    """A mechanism's codes and then the flag's: a flag randomises which of them a row has, a channel its value.
 
-    A null whose flag flips is released as the channel's ``centre`` would be. Every row uses as many words, null or
-    not: the flag the first plane, the value the next planes.
+    The flag's codes are special values and null; one flag has a state for each, and one for all values. A row with a
+    code whose flag flips to the values is released as the channel's ``centre`` would be. Every row uses as many words,
+    whatever its flag: the flag the first plane, the value the next planes.
 
     ``kind``: the class of the values' mechanism. ``shape``: its fields before ``epsilon``, such as a span, or the items
     and the largest size of sets. ``epsilon`` and ``delta``: the budget of flag and value together; see
-    `dpframe.accounting.budget`.
+    `dpframe.accounting.budget`. ``flag_codes``: number of the flag's codes, 1 if null is the only one.
     """
 
     kind: type[Mechanism]
     shape: tuple[Any, ...]
     epsilon: float
     delta: float = 0.0
+    flag_codes: int = 1
     size: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "shape", tuple(self.shape))
         self._check_budget(self.epsilon, self.delta)
-        object.__setattr__(self, "size", self.inner.size + 1)
+        object.__setattr__(self, "flag_codes", check_whole(self.flag_codes, "flag_codes", 1, MAX_SPECIAL_VALUES + 1))
+        object.__setattr__(self, "size", self.inner.size + self.flag_codes)
 
     def __repr__(self) -> str:
-        return f"WithNull({self.kind.__name__}, {self.shape}, epsilon={self.epsilon}, delta={self.delta})"
+        codes = f", flag_codes={self.flag_codes}" if self.flag_codes > 1 else ""
+        return f"WithNull({self.kind.__name__}, {self.shape}, epsilon={self.epsilon}, delta={self.delta}{codes})"
 
     @property
     def tag(self) -> str:  # type: ignore[override]
@@ -66,8 +74,8 @@ class WithNull(Mechanism):
 
     @property
     def own_metric(self) -> str:
-        """The values' metric, with null at the diameter."""
-        return f"nullable {self.inner.own_metric}"
+        """The values' metric, with the flag's codes at the diameter."""
+        return "special line" if self.flag_codes > 1 else f"nullable {self.inner.own_metric}"
 
     def recalibrated(self, space: Space, epsilon: float, delta: float) -> Mechanism:
         """Return a mechanism of this kind for a space and a budget."""
@@ -75,7 +83,7 @@ class WithNull(Mechanism):
 
     @cached_property
     def _parts(self) -> tuple[ResponseTable, Channel]:
-        return self.kind.beside_flag(self.shape, self.epsilon, self.delta)
+        return self.kind.beside_flag(self.shape, self.epsilon, self.delta, self.flag_codes + 1)
 
     @property
     def flag(self) -> ResponseTable:
@@ -89,7 +97,7 @@ class WithNull(Mechanism):
 
     @property
     def present(self) -> tuple[float, float]:
-        """Probabilities that a value is released for a value, and for null."""
+        """Probabilities that a value is released for a value, and for a code of the flag."""
         return self.flag.keep / (1 << self.flag.bits), self.flag.threshold / (1 << self.flag.bits)
 
     @property
@@ -105,137 +113,153 @@ class WithNull(Mechanism):
 
     @property
     def null(self) -> int:
-        """The code of null."""
+        """The code of null, if null is a value: the last one."""
         return self.size - 1
 
     @property
     def outputs(self) -> int:
-        """Number of released codes, null's the last of them."""
-        return self.inner.outputs + 1
+        """Number of released codes, the flag's the last of them."""
+        return self.inner.outputs + self.flag_codes
 
     def released(self, space: Space) -> Space:
-        """Return the nullable space of the values' released codes."""
-        nullable_space: Any = space
-        return Nullable(self.inner.released(nullable_space.inner)) if self.releases_outside_bounds else space.released
+        """Return the space of the values' released codes, with the flag's codes."""
+        return space.around(self.inner.released(space.inner_space)) if self.releases_outside_bounds else space.released
 
     @property
     def code_words(self) -> int:
         """Words of a code: the words of a value, and a bit for null."""
         return -(-self.null.bit_length() // 64) if self.inner.code_words else 0
 
-    diameter = forwarded("inner.diameter")  # null is at the diameter from every value
+    diameter = forwarded("inner.diameter")  # the flag's codes are at the diameter from every value
 
     @cached_property
     def loss(self) -> PrivacyLoss:
-        """The certified loss over value against value, null against value and back."""
+        """The certified loss over value against value, the flag's codes against values and back."""
         return self.inner.loss_beside(self.flag)
 
     @cached_property
     def blanket(self) -> float:
-        """γ of the values and null together, rounded down."""
+        """γ of the values and the flag's codes together, rounded down."""
         return self.inner.blanket_beside(self.flag)
 
     def _sample(self, codes: IntArray, stream: ColumnStream, first_row: int, out: IntArray) -> None:
         words = self.inner.code_words
         if self.code_words:
-            absent = np.asarray((codes == _words_of(self.null, self.code_words)).all(axis=1))
-            inside = np.where(absent[:, None], _words_of(self.inner.centre, words), codes[:, :words])
+            states = np.asarray((codes == _words_of(self.null, self.code_words)).all(axis=1)).view(np.uint8)
+            inside = np.where(states[:, None] > 0, _words_of(self.inner.centre, words), codes[:, :words])
         else:
-            absent = np.asarray(codes == self.null)
-            inside = replaced(codes, absent, self.inner.centre)
-        # Nulls are randomised as the centre too: time and words do not depend on nulls.
+            states = _states(codes, self.inner.size)
+            inside = replaced(codes, states > 0, self.inner.centre)
+        # The flag's codes are randomised as the centre too: time and words do not depend on them.
         self.inner._sample(inside, stream.skip(1), first_row, out[:, :words] if self.code_words else out)
         released = np.empty(len(codes), dtype=np.uint8)
-        self.flag.sample(absent.view(np.uint8), stream, first_row, released)
-        is_null_released = released.view(np.bool_)
+        self.flag.sample(states, stream, first_row, released)
         if self.code_words:
             out[:, words:] = 0
-            out[is_null_released] = _words_of(self.null, self.code_words)
-        else:
-            out[:] = replaced(out, is_null_released, self.outputs - 1)
-
-    def _flag_weights(self, code: int) -> tuple[int, int, int]:
-        """Return the flag's weights of a value and of null, and the value whose law a shown code has."""
-        keep, flip = self.flag.keep, self.flag.threshold
-        return (flip, keep, self.inner.centre) if code == self.null else (keep, flip, code)
+            out[released.view(np.bool_)] = _words_of(self.null, self.code_words)
+            return
+        for state in range(1, self.flag.size):
+            out[:] = replaced(out, released == state, self.inner.outputs + state - 1)
 
     def weights(self, code: int) -> tuple[list[int], int]:
-        """Return P(y | code) for all values and null as integers over a total."""
-        value, null, x = self._flag_weights(code)
-        weights, total = self.inner.weights(x)
-        return [value * w for w in weights] + [null * total], total << self.flag.bits
+        """Return P(y | code) for all values and the flag's codes as integers over a total."""
+        keep, flip, values = self.flag.keep, self.flag.threshold, self.inner.size
+        is_value = code < values
+        weights, total = self.inner.weights(code if is_value else self.inner.centre)
+        states = [(keep if values + state == code else flip) * total for state in range(self.flag_codes)]
+        return [(keep if is_value else flip) * w for w in weights] + states, total << self.flag.bits
 
     def law(self, code: int) -> FloatArray:
-        """Return P(y | code), shape (size,); the last entry is null."""
-        value, null, x = self._flag_weights(code)
-        total = 1 << self.flag.bits
-        return np.append(value / total * self.inner.law(x), null / total)
+        """Return P(y | code), shape (size,); the last entries are the flag's codes."""
+        (k, c), values = self.present, self.inner.size
+        states = np.full(self.flag_codes, c)
+        if code < values:
+            return np.append(k * self.inner.law(code), states)
+        states[code - values] = k
+        return np.append(c * self.inner.law(self.inner.centre), states)
 
     def surrogate_at(self, f: CodeFunction, codes: IntArray) -> FloatArray:
-        """Return φ_f: with keep k and flip c, φ(null) = (k f(null) − c f(centre))/(k−c), and values by inversion."""
-        k, c = self.present
-        f_centre, f_null = f(np.array([self.inner.centre, self.null])).tolist()
-        # A null shows itself with k, the centre's law with c: two equations for φ(null) and the values.
-        at_null = (k * f_null - c * f_centre) / self.flag.signal
+        """Return φ_f: with keep k, flip c, m codes and their sum F of f: Σφ(codes) = (k·F − m·c·f(centre))/(k−c).
+
+        Values follow by inversion, and φ(code) = Σφ(codes)/m + (f(code) − F/m)/(k−c).
+        """
+        (k, c), m = self.present, self.flag_codes
+        f_centre, *f_codes = f(np.append(self.inner.centre, np.arange(self.inner.size, self.size))).tolist()
+        # Codes show themselves with k, each other and the centre's law with c: equations for φ(codes) and the values.
+        total = (k * sum(f_codes) - m * c * f_centre) / self.flag.signal
         y = np.asarray(codes, dtype=np.int64)
-        null = y == (self.outputs - 1)
-        inverse = self.inner.surrogate_at(f, np.where(null, 0, y))
-        return np.asarray(np.where(null, at_null, (inverse - c * at_null) / k))
+        state = y - self.inner.outputs
+        inverse = self.inner.surrogate_at(f, np.where(state >= 0, 0, y))
+        at_codes = total / m + (np.array(f_codes) - sum(f_codes) / m) / self.flag.signal
+        return np.asarray(np.where(state >= 0, at_codes[np.maximum(state, 0)], (inverse - c * total) / k))
 
     def apply(self, counts: FloatArray, *, adjoint: bool = False) -> FloatArray:
-        """Return A (or Aᵀ) applied along axis 0; null is the last row."""
-        (k, c), centre = self.present, self.inner.centre
-        values, nulls = counts[:-1], counts[-1]
+        """Return A (or Aᵀ) applied along axis 0; the flag's codes are the last rows."""
+        (k, c), centre, m = self.present, self.inner.centre, self.flag_codes
+        values, states = counts[:-m], counts[-m:]
+        all_states = states.sum(axis=0)
         if adjoint:
             inside = self.inner.apply(values, adjoint=True)
-            return np.append(k * inside + c * nulls, [c * inside[centre] + k * nulls], axis=0)
+            shown = c * inside[centre] + k * states + c * (all_states - states)
+            return np.append(k * inside + c * all_states, shown, axis=0)
         mixed = k * values
-        mixed[centre] += c * nulls
-        return np.append(self.inner.apply(mixed), [k * nulls + c * values.sum(axis=0)], axis=0)
+        mixed[centre] += c * all_states
+        shown = k * states + c * (all_states - states) + c * values.sum(axis=0)
+        return np.append(self.inner.apply(mixed), shown, axis=0)
 
     def changes(self, edges: IntArray) -> IntArray:
-        """Return the codes at which the values' surrogates change, and the code of null."""
-        return np.append(self.inner.changes(edges), self.outputs - 1)
+        """Return the codes at which the values' surrogates change, and the flag's codes."""
+        return np.append(self.inner.changes(edges), np.arange(self.inner.outputs, self.outputs))
 
     def between(self, edges: IntArray, starts: IntArray) -> FloatArray:
-        """Return `Channel.between` for the values and null: one more cell, and the last stretch."""
-        (k, c), centre = self.present, self.inner.centre
-        inside = self.inner.between(edges, starts[:-1])
-        at_null = self.inner.between(np.array([centre, centre + 1]), starts[:-1])[:, :1]
-        absent = np.append(np.full(len(edges) - 1, c), k)
-        return np.vstack([np.hstack([k * inside, c * at_null]), absent])
+        """Return `Channel.between` for the values and the flag's codes: a cell more for each, and as many stretches."""
+        (k, c), centre, m = self.present, self.inner.centre, self.flag_codes
+        inside = self.inner.between(edges, starts[:-m])
+        at_code = self.inner.between(np.array([centre, centre + 1]), starts[:-m])[:, :1]
+        of_values = np.hstack([k * inside, c * np.repeat(at_code, m, axis=1)])
+        of_codes = np.hstack([np.full((m, len(edges) - 1), c), np.where(np.eye(m) > 0, k, c)])
+        return np.vstack([of_values, of_codes])
 
     def invert(self, counts: FloatArray, *, squared: bool = False) -> FloatArray:
-        """Return the inverse of the two parts applied along axis 0; null is the last row.
+        """Return the inverse of the two parts applied along axis 0; the flag's codes are the last rows.
 
-        The surrogate of value v is [G⁻¹(v, y) − (c/k)·γ(v)]/k with γ(v) the null's part. The surrogate of null is
-        constant on all values.
+        The surrogate of value v is [G⁻¹(v, y) − (c/k)·γ(v)]/k with γ(v) the part of the flag's codes. The surrogate of
+        a code is constant on all values and other codes.
         """
-        (k, c), centre, signal = self.present, self.inner.centre, self.flag.signal
-        values, nulls = counts[:-1], counts[-1]
-        present = values.sum(axis=0)
-        # Surrogates at null: k/(k−c) for null itself, −c/(k−c) for the centre, 0 for other values. Hence at a
-        # value y: −c/(k−c) for null, and G⁻¹(v, y)/k, plus (c/k)·c/(k−c) if v is the centre.
+        (k, c), centre, signal, m = self.present, self.inner.centre, self.flag.signal, self.flag_codes
+        values, states = counts[:-m], counts[-m:]
+        present, all_states = values.sum(axis=0), states.sum(axis=0)
+        others = present + (all_states - states)
+        # Surrogates at a code: (1−c)/(k−c) for the code itself, −c/(k−c) for the centre and other codes, 0 for other
+        # values. Hence at a value y: −c/(k−c) for a code, and G⁻¹(v, y)/k, plus (m·c/k)·c/(k−c) if v is the centre.
+        at_itself = k + (m - 1) * c
         if not squared:
-            out = np.append(self.inner.invert(values) / k, [(k * nulls - c * present) / signal], axis=0)
-            out[centre] += c / signal * (c / k * present - nulls)
+            out: FloatArray = np.append(
+                self.inner.invert(values) / k, (at_itself * states - c * others) / signal, axis=0
+            )
+            out[centre] += c / signal * (m * c / k * present - all_states)
             return out
-        shift = c / k * c / signal
+        shift = m * c / k * c / signal
         squares = self.inner.invert(values, squared=True) / k**2
         crossed = self.inner.invert(values)[centre] / k
-        squares[centre] += 2 * shift * crossed + shift**2 * present + (c / signal) ** 2 * nulls
-        at_null = (k**2 * nulls + c**2 * present) / signal**2
-        return np.append(squares, [at_null], axis=0)
+        squares[centre] += 2 * shift * crossed + shift**2 * present + (c / signal) ** 2 * all_states
+        return np.append(squares, (at_itself**2 * states + c**2 * others) / signal**2, axis=0)
 
     def expected_error(self, space: Space | None = None) -> float:
-        """Return the largest E[ρ(Y, x)] in code steps, ρ(null, value) being the diameter."""
+        """Return the largest E[ρ(Y, x)] in code steps, ρ(code of the flag, value) being the diameter."""
         k, c = self.present
-        return k * self.inner.expected_error() + c * self.inner.diameter
+        return k * self.inner.expected_error() + self.flag_codes * c * self.inner.diameter
 
     def to_json(self) -> dict[str, Any]:
         """Return the mechanism as a JSON object: the fields of the values' mechanism under its own tag."""
         shape = dict(zip(shape_names(self.kind), self.shape, strict=True))
-        return {"mechanism": self.tag, **shape, "epsilon": self.epsilon, "delta": self.delta}
+        codes = {"flag_codes": self.flag_codes} if self.flag_codes > 1 else {}
+        return {"mechanism": self.tag, **shape, "epsilon": self.epsilon, "delta": self.delta, **codes}
+
+
+def _states(codes: IntArray, values: int) -> npt.NDArray[np.uint8]:
+    """Return the flag's state of every code: 0 for a value, and 1 and more for the flag's codes."""
+    return np.where(codes >= values, codes - codes.dtype.type(values - 1), 0).astype(np.uint8)
 
 
 def _words_of(code: int, words: int) -> npt.NDArray[np.uint64]:
@@ -274,25 +298,26 @@ class NullFamily:
     releases_outside_bounds = forwarded("kind.releases_outside_bounds")
 
     def space_for(self, space: Space, epsilon: float, delta: float) -> Space:
-        """Return the nullable space around the kind's space."""
-        around: Any = space
-        inner: Space = self.kind.space_for(around.inner, epsilon, delta)
-        return space if inner is around.inner else Nullable(inner)
+        """Return the space of null and special values around the kind's space."""
+        inner: Space = self.kind.space_for(space.inner_space, epsilon, delta)
+        return space if inner is space.inner_space else space.around(inner)
 
     @property
     def metrics(self) -> frozenset[str]:
-        """The kind's metrics, with null as one more value."""
-        return frozenset(f"nullable {metric}" for metric in self.kind.metrics)
+        """The kind's metrics, with null as one more value, and lines with several codes of the flag."""
+        special = {"special line"} if "line" in self.kind.metrics else set()
+        return frozenset({f"nullable {metric}" for metric in self.kind.metrics} | special)
 
     def calibrate(self, space: Space, epsilon: float, delta: float) -> WithNull:
-        """Make the mechanism for a nullable space."""
-        return WithNull(self.kind, self.kind.shape_of(space.inner_space), epsilon, delta)
+        """Make the mechanism for a space with null or special values."""
+        return WithNull(self.kind, self.kind.shape_of(space.inner_space), epsilon, delta, space.flag_codes)
 
     def from_json(self, data: Mapping[str, Any]) -> WithNull:
         """Read the mechanism back from the kind's fields."""
         names = shape_names(self.kind)
-        check_names(data, f"mechanism {self.tag}", [*names, "epsilon", "delta"])
-        return WithNull(self.kind, tuple(data[name] for name in names), data["epsilon"], data["delta"])
+        check_names(data, f"mechanism {self.tag}", [*names, "epsilon", "delta"], ["flag_codes"])
+        shape = tuple(data[name] for name in names)
+        return WithNull(self.kind, shape, data["epsilon"], data["delta"], data.get("flag_codes", 1))
 
 
 for _kind in (Geometric, Gaussian, WideGaussian, BitFlip, VectorNoise, Process):

@@ -106,10 +106,12 @@ class ResponseChannel(Mechanism):
     def expected_error(self, space: Space | None = None) -> float:
         """Return the probability that the code changes, m·p; on a line p times the farthest sum of distances.
 
-        From an end of 0…N the distances add up to N(N+1)/2, from null, N away from all values, to N(N+1).
+        From an end of 0…N the distances add up to N(N+1)/2, from null, N away from all values, to N(N+1). A special
+        value is as far from other special values.
         """
         m = self.size - 1
-        farthest = {"line": m * (m + 1) / 2, "nullable line": (m - 1) * m}
+        span = m if space is None else space.values - 1
+        farthest = {"line": m * (m + 1) / 2, "nullable line": (m - 1) * m, "special line": span * m}
         return self.other * farthest.get("discrete" if space is None else space.metric, m)
 
 
@@ -129,7 +131,7 @@ class RandomizedResponse(ResponseChannel):
     delta: float = 0.0
 
     tag: ClassVar[str] = "randomized_response"
-    metrics: ClassVar[frozenset[str]] = frozenset({"discrete", "line", "nullable line"})
+    metrics: ClassVar[frozenset[str]] = frozenset({"discrete", "line", "nullable line", "special line"})
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "size", check_whole(self.size, "size", 1, 1 << 24))

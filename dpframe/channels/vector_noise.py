@@ -258,7 +258,9 @@ class VectorNoise(VectorChannel, Mechanism):
         return vectors.ball.length, vectors.ball.bits, vectors.ball.norm
 
     @classmethod
-    def beside_flag(cls, shape: tuple[Any, ...], epsilon: float, delta: float) -> tuple[ResponseTable, Channel]:
+    def beside_flag(
+        cls, shape: tuple[Any, ...], epsilon: float, delta: float, flag_size: int = 2
+    ) -> tuple[ResponseTable, Channel]:
         """Return a flag at ε/2 and noise at ε: the flag and the distance from the centre, about half, cost ε too."""
         ball, loss = Ball(*shape), min(pure_rate(epsilon, delta), LARGEST_LOSS)
         parts = ((ball.farthest, loss), (ball.from_centre, loss / 2))

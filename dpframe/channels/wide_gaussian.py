@@ -65,7 +65,9 @@ class GaussianMechanism(Mechanism):
         """The step of the noise for a value against the centre."""
 
     @classmethod
-    def beside_flag(cls, shape: tuple[Any, ...], epsilon: float, delta: float) -> tuple[ResponseTable, Channel]:
+    def beside_flag(
+        cls, shape: tuple[Any, ...], epsilon: float, delta: float, flag_size: int = 2
+    ) -> tuple[ResponseTable, Channel]:
         """Return a flag and noise of the full μ: the flag and the distance from the centre cost μ together."""
         from scipy import special  # imported late, as all of SciPy
 
@@ -74,7 +76,7 @@ class GaussianMechanism(Mechanism):
         remaining_square = max(float(values.own_step.square - values.step_from_centre.square), 0.0) * _EPSILON_FACTOR
         # The inverse of `pure_step`: e^ε/(1 + e^ε) = Φ(μ/2).
         flag = float(special.logit(special.ndtr(math.sqrt(remaining_square) / 2))) * _EPSILON_FACTOR
-        return response_table(2, flag), values
+        return response_table(flag_size, flag), values
 
     @property
     def sigma(self) -> float:
@@ -215,8 +217,8 @@ class WideGaussian(GaussianMechanism):
         return round_down(1 - Fraction(self.loss.delta(0.0)))
 
     def blanket_beside(self, flag: ResponseTable) -> float:
-        """Return a lower bound on the common mass of null and the ends' laws: of flag, and of noise after a flip."""
-        return round_down(Fraction(flag.threshold, 1 << flag.bits) * (1 + Fraction(self.blanket)))
+        """Return a lower bound on the common mass of codes and the ends' laws: of flag, and of noise after a flip."""
+        return round_down(Fraction(flag.threshold, 1 << flag.bits) * (flag.size - 1 + Fraction(self.blanket)))
 
     def _sample(self, codes: IntArray, stream: ColumnStream, first_row: int, out: IntArray) -> None:
         for start in range(0, len(codes), RESPONSE_CHUNK_ROWS):

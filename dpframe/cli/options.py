@@ -58,7 +58,8 @@ def _parse_sample(text: str) -> int | str:
 _SPACES_HELP = (
     ', in a JSON file, e.g. {"age": {"lower": 0, "upper": 120}, "sex": ["F", "M"], "children": {"categories": '
     '[0, 1, 2]}, "income": {"space": "nullable", "inner": {"lower": 0, "upper": 250000}}}: bounds of numbers and '
-    "times, lists of categories, and nullable where nulls are to stay. Other spaces have their tags, as in a plan "
+    'times (with "special": [-9] for codes of missing answers), '
+    "lists of categories, and nullable where nulls are to stay. Other spaces have their tags, as in a plan "
     "file. dpframe spaces writes one to fill in; .toml is read as well"
 )
 

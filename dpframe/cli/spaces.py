@@ -221,7 +221,8 @@ SpaceOptions = Annotated[
     list[str] | None,
     option(
         "A column's space: COLUMN=LOWER,UPPER for numbers and dates, COLUMN=VALUE,VALUE,… for a list, or "
-        "COLUMN=JSON as in a file of --spaces, which it overrides; e.g. age=0,120 or sex=F,M; repeat.",
+        "COLUMN=JSON as in a file of --spaces, which it overrides; e.g. age=0,120 or sex=F,M or "
+        'score={"lower": 0, "upper": 10, "special": ["refused"]}; repeat.',
         "--space",
     ),
 ]

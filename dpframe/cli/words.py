@@ -71,6 +71,7 @@ _REPLACEMENTS: list[tuple[str, Replacement]] = [
     (r"\bdeclare \((-?\d+\.0), (-?\d+\.0)\)(?= for)", r"declare --space COLUMN=\1,\2"),
     (r"\bInteger\((-?\d+), (-?\d+)\)", r'{"space": "integer", "lower": \1, "upper": \2}'),
     (r"\bdeclare Nullable\(…\)", 'declare {"space": "nullable", "inner": …}'),
+    (r"\bspecial=\[", '"special": ['),
     (r"\bCategorical\(\[…\], other=…\)", '{"categories": […], "other": "other"}'),
     (r"(?<!\.)\bvalue_counts\('([^']*)'\)", r"value-counts \1"),
     (r"(?<!\.)\bmean\('([^']*)'\)", r"mean \1"),

@@ -140,7 +140,11 @@ class SparkTable(SessionTable):
         plan, metadata = ready.work.plan, {METADATA_KEY: ready.text}
         released_fields = [f for f in self.frame.schema.fields if f.name in (*plan.names, *plan.passthrough)]
         # Spark has metadata only of columns, and a selection of columns has to keep the description.
-        fields = [StructField(f.name, f.dataType, True, metadata) for f in released_fields]
+        worded = {column.name for column in plan.columns if column.space.has_words}
+        fields = [
+            StructField(f.name, StringType() if f.name in worded else f.dataType, True, metadata)
+            for f in released_fields
+        ]
         return all_rows.mapInArrow(self._pack(Gather(ready)), StructType(fields))
 
 

@@ -144,7 +144,7 @@ class Axis(Cells):
 
     @property
     def not_null(self) -> FloatArray:
-        """1 for cells of values, 0 for null's."""
+        """1 for cells of values and special values, 0 for null's."""
         return (np.arange(self.cells) < self.cells - self.has_null).astype(np.float64)
 
     @cached_property
@@ -164,7 +164,7 @@ class Axis(Cells):
     @property
     def inverts(self) -> bool:
         """Whether counts of the cells have an unbiased estimate from rows; else they are fitted."""
-        return not self.column.mechanism.releases_outside_bounds or self.cells - self.has_null == 1
+        return not self.column.mechanism.releases_outside_bounds or self.cells - self.flag_codes == 1
 
     @property
     def is_number(self) -> bool:
@@ -183,8 +183,8 @@ class Axis(Cells):
 
     @property
     def volumes(self) -> FloatArray:
-        """Number of codes in every cell, 1 in null's."""
-        return np.append(self.widths, [1.0] * self.has_null)
+        """Number of codes in every cell, 1 in the flag's."""
+        return np.append(self.widths, [1.0] * self.flag_codes)
 
     @abstractmethod
     def cell_of(self, codes: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
@@ -204,6 +204,11 @@ class Axis(Cells):
     def has_null(self) -> bool:
         """Whether the last cell is null."""
         return self.column.space.has_null
+
+    @property
+    def flag_codes(self) -> int:
+        """Number of cells of the flag: special values and null."""
+        return self.column.space.flag_codes
 
     @property
     @abstractmethod
@@ -232,6 +237,10 @@ class ListedAxis(Axis):
             return listed
         instants = self.column.space.instants(numbers_of(self.column.space, np.arange(self.bins)))
         null = np.full(int(self.has_null), "NaT", dtype="datetime64[us]")
+        special = self.column.space.special_labels
+        if special:
+            zoned = in_zone(instants, self.zone)
+            return pd.Index([*zoned, *special, *[pd.NaT] * self.has_null], dtype=object, name=self.name)
         index: pd.Index[Any] = in_zone(np.append(instants, null), self.zone).rename(self.name)
         return index
 
@@ -366,25 +375,26 @@ class BinnedAxis(Axis):
         return self
 
     def cell_of(self, codes: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-        """Return the bin that a code lies in."""
-        return np.searchsorted(self.edges, codes, side="right") - 1
+        """Return the bin that a code lies in; special values and null have the cells after the bins."""
+        bins = np.searchsorted(self.edges, codes, side="right") - 1
+        return bins + np.maximum(codes.astype(np.int64) - self.edges[-1], 0) if self.flag_codes else bins
 
     @property
     def cells(self) -> int:
-        """Number of bins, and one for null."""
-        return self.bins + self.has_null
+        """Number of bins, and one for each code of the flag."""
+        return self.bins + self.flag_codes
 
     @cached_property
     def class_starts(self) -> npt.NDArray[np.int64]:
         """First code of every class; surrogates of cells are constant within a class, unless the axis is pooled."""
         edges = self.ends
         if self.group is not None:
-            return edges[: self.cells]
+            return np.append(edges[:-1], edges[-1] + np.arange(self.flag_codes))
         if not self.pooled or self.column.mechanism.releases_outside_bounds:
             return self.column.mechanism.changes(edges).astype(np.int64)
         # Noise is clipped to the grid's two end codes: each is a class of its own.
         starts = np.unique(np.concatenate([edges[:-1], (edges[1:] + edges[:-1]) // 2, [1, self.edges[-1] - 1]]))
-        return np.concatenate([starts[starts < self.edges[-1]], edges[-1:][: int(self.has_null)]])
+        return np.concatenate([starts[starts < self.edges[-1]], edges[-1] + np.arange(self.flag_codes)])
 
     @property
     def for_fits(self) -> BinnedAxis:
@@ -393,13 +403,16 @@ class BinnedAxis(Axis):
 
     @property
     def classes(self) -> int:
-        """Number of stretches of codes, and one for null."""
+        """Number of stretches of codes, and one for each code of the flag."""
         return len(self.class_starts)
 
     @property
     def labels(self) -> pd.Index[Any]:
-        """The bins as intervals closed on the left (the last one on both sides), and null."""
+        """The bins as intervals closed on the left (the last one on both sides), special values and null."""
         intervals = self.intervals(self.bounds)
+        if self.flag_codes > self.has_null:
+            special = self.column.space.special_labels
+            return pd.Index([*intervals, *special, *[np.nan] * self.has_null], dtype=object, name=self.name)
         return intervals.append(pd.Index([np.nan])).rename(self.name) if self.has_null else intervals
 
     def intervals(self, bounds: Sequence[Any]) -> pd.IntervalIndex[Any]:
@@ -429,8 +442,7 @@ class BinnedAxis(Axis):
         assert not self.pooled, "pooled classes have no surrogates"
         values = np.empty((self.cells, self.classes))
         for cell in range(self.cells):
-            low = self.edges[cell] if cell < self.bins else self.edges[-1]
-            high = self.edges[cell + 1] if cell < self.bins else self.edges[-1] + 1
+            low, high = (int(ends[cell]) for ends in self.stretches)
             values[cell] = self.column.mechanism.surrogate_at(_make_indicator(low, high), self.class_starts)
         return values
 

@@ -167,7 +167,7 @@ class Reading:
         """Return counts of bins with intervals widened by rows at the bins' bounds, which may lie in either bin."""
         shared, _ = self._count_rows_at_bounds(axis)
         over, under = (
-            np.append(rows, [0.0] * axis.has_null)[: len(results.estimate)] for rows in (shared[:-1], shared[1:])
+            np.append(rows, [0.0] * axis.flag_codes)[: len(results.estimate)] for rows in (shared[:-1], shared[1:])
         )
         return results.opened(((over, 0.0), (under, 0.0)), self._z, unit)
 

@@ -32,7 +32,7 @@ _FORMS = '{"column": value, [values], (low, high), {"any": items}, {"all": items
 
 @dataclass(frozen=True)
 class ValueCondition:
-    """Condition that a column's code lies in one of several stretches [start, stop), or is the code of null.
+    """Condition that a column's code lies in one of several stretches [start, stop), or is a special value's or null's.
 
     ``beyond`` has a sign for the lower and the upper bound. 1: the bound meets the condition, values beyond it do not;
     −1: the reverse; 0: both meet the condition, or neither. ``shared`` are codes of ends, or of values, whose rows may
@@ -56,11 +56,9 @@ class ValueCondition:
         return self.holds(codes)
 
     def share_of_cells(self, edges: IntArray) -> FloatArray:
-        """Return the share of codes that meet the condition, for every cell between edges, and null last."""
+        """Return the share of codes that meet the condition, for every cell between edges, then the flag's codes."""
         shares = overlap_cells(edges, *self.ends).sum(axis=0)
-        if self.column.space.has_null:
-            shares = np.append(shares, self.holds(np.array([self.column.space.values])))
-        return np.asarray(shares)
+        return np.append(shares, self.holds(np.arange(self.column.space.values, self.column.space.size)))
 
     @property
     def ends(self) -> tuple[IntArray, IntArray]:
@@ -98,11 +96,11 @@ class ValueCondition:
         return float((mechanism.between(law.edges, starts).T @ squares) @ law.shares)
 
     def negated(self) -> ValueCondition:
-        """Return the condition on the gaps between the stretches; null meets neither condition."""
+        """Return the condition on the gaps between the stretches; special values and null meet neither condition."""
         values, gaps, last = self.column.space.values, [], 0
         for start, stop in [*sorted(self.stretches), (values, values)]:
-            if start > last:
-                gaps.append((last, start))
+            if min(start, values) > last:
+                gaps.append((last, min(start, values)))
             last = max(last, stop)
         return replace(self, stretches=tuple(gaps), beyond=(-self.beyond[0], -self.beyond[1]))
 

@@ -252,7 +252,8 @@ class CountEstimates(WeightedEstimates):
         ----------
         where
             By column a value, a list of values, ``(low, high)`` with both ends in it (None for no end), None for null;
-            of sets ``{"any": items}`` or ``{"all": items}``; ``{"not": …}`` of any of these, which no null meets.
+            of sets ``{"any": items}`` or ``{"all": items}``; ``{"not": …}`` of any of these, which no null and no
+            special value meets.
         normalize
             Give the share of all rows instead of their number.
         weights

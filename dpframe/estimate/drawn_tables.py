@@ -160,7 +160,7 @@ def _rank_slopes(
     The slope of a bin is the slope of the class's share of rows between its neighbours, times a random factor.
     """
     ratios = mixture.laws[place] / np.maximum(mixture.weights @ mixture.laws[place], 1e-12)
-    values = column.cells - column.axis.has_null
+    values = column.cells - column.axis.flag_codes
     slopes = np.zeros_like(ratios)
     if values > 1:
         shares = np.bincount(column.bins, np.maximum(fine_shares, 0.0) + 1e-12, minlength=column.cells)[:values]

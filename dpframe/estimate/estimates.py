@@ -220,8 +220,10 @@ class Estimates(CountEstimates, FunctionEstimates):
                 raise ParameterError(f"column {name!r} holds times; ask for their mean and quantile")
             with asked_by_another():
                 rows = float(self._all_rows)
-                if self._source.column(name).space.has_null:
-                    row_counts = Results(*self.count({name: {"not": None}}, target=target).to_numpy()[:, None])
+                space = self._source.column(name).space
+                if space.flag_codes:
+                    any_value: Any = {"not": None} if space.has_null else (None, None)
+                    row_counts = Results(*self.count({name: any_value}, target=target).to_numpy()[:, None])
                     row_counts = row_counts.clipped(0.0, rows)
                 else:
                     nulls = self._bound_null_share(name, target) or Results(0.0, 0.0, 0.0, 0.0)

@@ -299,9 +299,9 @@ class FunctionEstimates(NumberEstimates):
             to_own_cells = model.columns[name].to_own_cells
             joint, counts, variances = (to_own_cells(values, place) for values in (joint, counts, variances))
         if not pair_evidence.channels:
-            # Rows with a null in either column have no part in their dependence.
+            # Rows with a special value or null in either column have no part in their dependence.
             values = tuple(
-                slice(0, size - model.columns[name].axis.has_null)
+                slice(0, size - model.columns[name].axis.flag_codes)
                 for size, name in zip(joint.shape, (model.names[place] for place in pair), strict=True)
             )
             rows = rows * float(joint[values].sum() / joint.sum())

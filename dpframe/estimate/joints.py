@@ -182,10 +182,10 @@ class Joints:
         """Return the conditions without those that the others imply by the plan's rules."""
         for name, one in where.values.items():
             other_conditions = [candidate for candidate in where.values.values() if candidate is not one]
-            # Null meets neither a condition nor its negation: with nulls, no condition is implied.
+            # Null meets neither a condition nor its negation: with null or special values, no condition is implied.
             if (
                 other_conditions
-                and not one.column.space.has_null
+                and not one.column.space.flag_codes
                 and self._is_excluded([*other_conditions, one.negated()])
             ):
                 required_conditions = tuple(
@@ -629,7 +629,7 @@ class Joints:
             return None
         model, draws = self.models.around(names), self.posterior.of(names)
         columns, rows = [model.columns[name] for name in names], float(self._source.rows)
-        values = tuple(slice(0, column.cells - column.axis.has_null) for column in columns)
+        values = tuple(slice(0, column.cells - column.axis.flag_codes) for column in columns)
         joint = model.joint(names)[values] * rows
         for place, column in enumerate(columns):
             joint = column.to_own_cells(joint, place)

@@ -273,7 +273,7 @@ class MeasuredTables:
         table, first, second = self.raw(axes), self.law(one), self.law(other)
         if table is None or first is None or second is None:
             return None
-        value_slices = tuple(slice(0, axis.cells - axis.has_null) for axis in axes)
+        value_slices = tuple(slice(0, axis.cells - axis.flag_codes) for axis in axes)
         x, y = (
             np.searchsorted(axis.starts, law.starts, side="right") - 1
             for axis, law in zip(axes, (first, second), strict=True)
@@ -312,7 +312,7 @@ class MeasuredTables:
             grid = make_axis(column, min(FINE_CELLS, column.space.values)).for_fits
             assert isinstance(grid, BinnedAxis)
             shares = RowsLaw.of(grid.channel, count_classes([grid], self.source.codes([column.name]))).shares
-            return TableColumn(grid, quantile_bins(shares * self.source.n, grid.has_null), shares)
+            return TableColumn(grid, quantile_bins(shares * self.source.n, grid.flag_codes), shares)
         if not one_ways or (coarse is not None and not one_ways[0].axes[0].refines(coarse)):
             assert coarse is not None
             return TableColumn(coarse, np.arange(coarse.cells), coarse.volumes / coarse.volumes.sum())
@@ -336,7 +336,7 @@ class MeasuredTables:
         if coarse is not None and axis.refines(coarse):
             bins = axis.overlap_with(coarse).argmax(axis=0)
         else:
-            bins = quantile_bins(law.positive, axis.has_null)
+            bins = quantile_bins(law.positive, axis.flag_codes)
         return TableColumn(axis, bins, law.shares, law)
 
     def law(self, name: str) -> NumberLaw | None:

@@ -313,7 +313,7 @@ class Model:
     def at_mean(self, name: str, shares: FloatArray) -> FloatArray:
         """Return shares of fine cells tilted to the measured sum of codes."""
         sum_table, member = self.tables.of_kind("sum", name), self.columns[name]
-        present = shares[: member.axis.cells - member.axis.has_null]
+        present = shares[: member.axis.cells - member.axis.flag_codes]
         rows = float(present.sum()) * self._source.rows
         if sum_table is None or rows < 1:
             return shares

@@ -320,7 +320,7 @@ class TableDraws:
         ordered_places = []
         for place in triple:
             column = self.columns[place]
-            if column.axis.column.space.metric != "discrete" and column.cells - column.axis.has_null > 2:
+            if column.axis.column.space.metric != "discrete" and column.cells - column.axis.flag_codes > 2:
                 ordered_places.append(place)
         return max(ordered_places, key=lambda place: self.columns[place].cells, default=None)
 
@@ -360,8 +360,10 @@ class TableDraws:
         """
         place = self.names.index(name)
         column, column_shares = self.columns[place], self.fine.get(name, self.singles[place])
-        has_value = np.arange(column.axis.cells) < column.axis.cells - column.axis.has_null
-        codes, within = (np.append(v, [0.0] * column.axis.has_null) for v in (column.axis.middles, column.axis.within))
+        has_value = np.arange(column.axis.cells) < column.axis.cells - column.axis.flag_codes
+        codes, within = (
+            np.append(v, [0.0] * column.axis.flag_codes) for v in (column.axis.middles, column.axis.within)
+        )
         bin_shares = np.maximum(np.bincount(column.bins, column.shares), 1e-300)
         of_bins = np.bincount(column.bins, column.shares * codes) / bin_shares
         squares = (within + (codes - of_bins[column.bins]) ** 2) * has_value
@@ -423,7 +425,7 @@ class TableDraws:
         fine = (self.fine[name][draw] if name in self.fine else column.shares) + 1e-12 * column.axis.volumes
         cell_shares = (column.bins[:, None] == np.arange(column.cells)) * fine[:, None]
         cell_shares = cell_shares / cell_shares.sum(axis=0)
-        parts, values = weights @ cell_shares, column.cells - column.axis.has_null
+        parts, values = weights @ cell_shares, column.cells - column.axis.flag_codes
         slopes = generator.normal(1.0, WITHIN_BIN_SLOPE_SD) * moved_by_slopes(joint, weights, cell_shares, values)
         sums = np.tensordot(parts, joint, axes=1) + slopes
         # Weights of means are values, not shares of a bin: they split no bin.

@@ -190,7 +190,7 @@ def _find_levels(tables: DrawnTables, name: str) -> pd.Index[Any] | None:
         return None
     rows = tables.mean_rows(name)
     rows[list(tables.limits.get(name, CodeLimits()).empty_cells)] = 0.0
-    cells = np.flatnonzero(rows[: column.cells - column.axis.has_null] >= FEWEST_LEVEL_ROWS)
+    cells = np.flatnonzero(rows[: column.cells - column.axis.flag_codes] >= FEWEST_LEVEL_ROWS)
     values = column.axis.labels[cells]
     if not len(values):
         raise ParameterError(f"column {name!r} has no category with enough rows; leave it out")
@@ -209,7 +209,10 @@ def _prepare_table(
     other_codes = {name: values for name, values in codes.items() if name not in listed}
     table = tables.frame(other_codes) if other_codes else pd.DataFrame()
     for name, column in table.items():
-        space = tables.column(str(name)).axis.column.space.inner_space
+        outer_space = tables.column(str(name)).axis.column.space
+        space = outer_space.inner_space
+        # A special value is no amount: its row is left out, as the row of a null.
+        column = column.mask(other_codes[str(name)] >= outer_space.values) if outer_space.special_labels else column
         if pd.api.types.is_bool_dtype(column.dtype):
             table[name] = column.astype(object if column.isna().any() else bool)
         elif space.is_time:
@@ -218,7 +221,7 @@ def _prepare_table(
             table[name] = pd.to_numeric(column).to_numpy(dtype=np.float64, na_value=np.nan)
     for name in listed:
         axis = tables.column(name).axis
-        labels = axis.labels[: axis.cells - axis.has_null]
+        labels = axis.labels[: axis.cells - axis.flag_codes]
         cells = codes[name].astype(np.int64)
         # −1 is pandas' code of a missing category.
         cells[cells >= len(labels)] = -1

@@ -99,7 +99,7 @@ class TableColumn:
         if self.has_cells_of(axis):
             return shares
         first, exact = np.moveaxis(shares, place, 0), self.axis.overlap_with(axis)
-        slope_shifts = moved_by_slopes(first, exact, self.spread, self.cells - self.axis.has_null)
+        slope_shifts = moved_by_slopes(first, exact, self.spread, self.cells - self.axis.flag_codes)
         return np.moveaxis(np.tensordot(exact @ self.spread, first, axes=1) + slope_shifts, 0, place)
 
     def onto(self, axis: Axis) -> FloatArray:
@@ -149,18 +149,20 @@ def _bin_slopes(joint: FloatArray, bin_shares: FloatArray, middles: FloatArray, 
 # Numbers: bins of a fine one-way, and a sum
 
 
-def quantile_bins(counts: FloatArray, has_null: bool = False, most: int = JOINT_NUMBER_BINS) -> IntArray:
-    """Return the bin of every cell of a number's noisy one-way: runs of about equal shares; null has its own bin.
+def quantile_bins(counts: FloatArray, flag_codes: int = 0, most: int = JOINT_NUMBER_BINS) -> IntArray:
+    """Return the bin of every cell of a number's noisy one-way: runs of about equal shares.
+
+    The last ``flag_codes`` cells, of special values and null, each have their own bin.
 
     >>> quantile_bins(np.array([1.0, 1.0, 6.0, 1.0, 1.0, -0.4, 2.0]), most=3)
     array([0, 0, 1, 2, 2, 2, 2])
     """
-    present = counts[: len(counts) - has_null]
+    present = counts[: len(counts) - flag_codes]
     shares = project(present / max(float(present.sum()), 1.0))
     middles = np.cumsum(shares) - shares / 2
     bins = np.minimum((middles * most).astype(np.int64), most - 1)
     bins = np.cumsum(np.diff(bins, prepend=bins[0]) > 0)
-    return np.append(bins, bins[-1] + 1) if has_null else bins
+    return np.append(bins, bins[-1] + 1 + np.arange(flag_codes))
 
 
 def tilt_to_mean(shares: FloatArray, values: FloatArray, mean: float) -> FloatArray:
@@ -190,10 +192,10 @@ def tilt_to_mean(shares: FloatArray, values: FloatArray, mean: float) -> FloatAr
 
 @dataclass(frozen=True, eq=False)
 class BinMeans:
-    """Mean codes of a number's bins in a fit, 0 for null's.
+    """Mean codes of a number's bins in a fit, 0 for those of special values and null.
 
     ``spreads`` are the variances of the codes in every bin, ``reaches`` their mean squared distances from the bin's
-    mean if any value of the bin were as likely, and ``present`` is 1 for values and 0 for null.
+    mean if any value of the bin were as likely, and ``present`` is 1 for values and 0 for special values and null.
     """
 
     means: FloatArray
@@ -204,9 +206,10 @@ class BinMeans:
     @classmethod
     def of(cls, column: TableColumn, law: NumberLaw, shares: FloatArray) -> BinMeans:
         """Return the bin means of a number, given the shares of its fine cells, null's last."""
-        present = np.arange(column.cells) < column.cells - column.axis.has_null
+        present = np.arange(column.cells) < column.cells - column.axis.flag_codes
         if column.axis.own_cells is not None:
-            return cls(column.axis.middles, column.axis.within, present.astype(np.float64))
+            within = column.axis.within
+            return cls(column.axis.middles, within, within, present.astype(np.float64))
         onto, even_shares = column.merge[:, : law.bins].T, law.widths / law.space.values
 
         def average_codes(rows: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpframe.channels import Mechanism, ResponseChannel
-from dpframe.spaces import Integer, Nullable, Space
+from dpframe.spaces import Integer, Space
 from dpframe.spaces.arrays import FloatArray
 from dpframe.spaces.base import affine_map
 
@@ -70,16 +70,15 @@ def share_errors(factors: Sequence[CellMoments], n: int, sampled: float = 0.0) -
 
 def mean_errors(space: Space, mechanism: Mechanism, shares: FloatArray | None, n: int, sampled: float = 0.0) -> Errors:
     """Return the standard error of the mean over present values, in the space's unit."""
-    null = space.has_null
-    values = space.values
+    flag_codes, values = space.flag_codes, space.values
     width = float(values - 1)
     if values - 1 > _FINEST_GRID and shares is None and not isinstance(mechanism, ResponseChannel):
-        coarse_space = Nullable(Integer(0, _FINEST_GRID)) if null else Integer(0, _FINEST_GRID)
+        coarse_space = space.around(Integer(0, _FINEST_GRID))
         mechanism = mechanism.recalibrated(coarse_space, mechanism.epsilon, mechanism.delta)
         values = _FINEST_GRID + 1
-    numbers = np.append(np.linspace(-0.5, 0.5, values), np.zeros(int(null)))
-    # Null is the last code, and not part of the mean.
-    present = np.append(np.ones(values), np.zeros(int(null)))
+    numbers = np.append(np.linspace(-0.5, 0.5, values), np.zeros(flag_codes))
+    # Special values and null have the last codes, and are not part of the mean.
+    present = np.append(np.ones(values), np.zeros(flag_codes))
     t = np.full(len(present), 1 / len(present)) if shares is None else shares
     share = float(t @ present)
     residual = np.where(present > 0, numbers - float(t @ numbers) / max(share, 1e-300), 0.0)

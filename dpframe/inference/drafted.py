@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from dpframe.errors import ColumnError, ParameterError
+from dpframe.errors import ColumnError, ParameterError, name_list
 from dpframe.inference.from_data import IDENTIFIER, Reader, from_data
 from dpframe.inference.grids import is_number, present_numbers
 from dpframe.inference.ranges import round_bounds
 from dpframe.inference.steps import find_step, make_step_grid, step_counts
-from dpframe.spaces import Integer, Nullable, Real, Space
-from dpframe.spaces.field import Field
-from dpframe.spaces.written_values import read_as_written
+from dpframe.spaces import Integer, Real, Space
+from dpframe.spaces.base import decoded
+from dpframe.spaces.field import Field, is_open
+from dpframe.spaces.special import MAX_SPECIAL_VALUES, Special
+from dpframe.spaces.written_values import is_blank, read_as_written, read_written
 
 TITLE = "FOR THE CURATOR ALONE: read off the data, not private. Check each line against the codebook"
 """The first lines of a draft."""
@@ -43,7 +47,8 @@ _CHECKS = {
     "boolean": "nothing: the type says it",
 }
 _NULLS_NOTE = "; and whether nulls are possible"
-_CODE_NOTE = "; {} in {} row{} is far from all others: if it stands for an answer that is missing, make it null before"
+_CODE_NOTE = "; {} in {} row{} is far from all others: if it is no code, take special out and widen the bounds"
+_WORDS_NOTE = "; and that {} among numbers means no number: in a partly labelled scale, declare categories"
 
 _DISTINCT_NOTE = (
     "; every row has its own: if it looks like an identifier to you, leave it out, no noise makes it useful"
@@ -51,6 +56,9 @@ _DISTINCT_NOTE = (
 
 _MIN_DISTINCT_ROWS = 30
 """Rows from which on whole numbers that all differ are said to be each row's own (tuned; effect not measured)."""
+
+_LAST_YEAR = 9999
+"""Year of days that stand for a missing or open end (theory: the last year of ISO 8601 dates)."""
 
 _CODE_DISTANCE_FACTOR = 3
 """Times as far from 0 as all other values a number of nines lies that may stand for a missing one (tuned; effect not
@@ -128,10 +136,11 @@ def _escape(name: str) -> str:
     return name.encode("unicode_escape").decode().replace('"', '\\"')
 
 
-def drafted(columns: Sequence[Field], read: Reader) -> DraftedSpaces:
+def drafted(columns: Sequence[Field], read: Reader, read_texts: Reader | None = None) -> DraftedSpaces:
     """Return spaces of columns, read off their values.
 
-    ``columns``: columns by name, type and nullability; ``read``: gives a column's Arrow arrays.
+    ``columns``: columns by name, type and nullability; ``read``: gives a column's Arrow arrays; ``read_texts``: gives
+    the numbers and words of an object column as text.
     """
     spaces: dict[str, Space] = {}
     notes, reasons = {}, {}
@@ -140,7 +149,9 @@ def drafted(columns: Sequence[Field], read: Reader) -> DraftedSpaces:
             reasons[column.name] = "it looks like an identifier; privacy_id= takes one that names persons"
             continue
         try:
-            typed_column = _type_text_column(column, read)
+            words, typed_column = _read_without_words(column, read, read_texts)
+            code, code_note = _find_missing_code(*typed_column)
+            typed_column = typed_column if code is None else _without_code(code, *typed_column)
             space = from_data(*typed_column)
         except ColumnError as error:
             reasons[column.name] = error.rule
@@ -152,29 +163,57 @@ def drafted(columns: Sequence[Field], read: Reader) -> DraftedSpaces:
             continue
         type_ = typed_column[0].type
         values = [present_numbers(array)[0] for array in typed_column[1](column.name)] if is_number(type_) else []
-        spaces[column.name] = _widen_bounds(space, values, type_)
+        special = [*words, *([] if code is None else [code])]
+        wider_space = _widen_bounds(space, values, type_)
+        spaces[column.name] = wider_space.around(Special(wider_space.inner_space, special)) if special else wider_space
         notes[column.name] = _CHECKS.get(inner.tag, "that it fits the codebook") + _NULLS_NOTE * space.has_null
         rows = sum(map(len, values))
         # Numbers of members are whole and all different, as measurements seldom are.
         is_long_whole = pa.types.is_integer(type_) and rows >= _MIN_DISTINCT_ROWS
         are_distinct = is_long_whole and len(np.unique(np.concatenate(values))) == rows
-        notes[column.name] += _missing_code_note(values) + _DISTINCT_NOTE * are_distinct
+        notes[column.name] += code_note + _DISTINCT_NOTE * are_distinct
+        notes[column.name] += _WORDS_NOTE.format(name_list(words)) if words else ""
     return DraftedSpaces(spaces, False, notes, reasons)
 
 
-def _type_text_column(column: Field, reader: Reader) -> tuple[Field, Reader]:
-    """Return a column of text and its reader, both with the type of all its values."""
-    if not column.written:
-        return column, reader
-    arrays = read_as_written(list(reader(column.name)))
-    return replace(column, type=arrays[0].type if arrays else pa.string(), written=False), lambda name: arrays
+def _read_without_words(
+    column: Field, read: Reader, read_texts: Reader | None
+) -> tuple[list[str], tuple[Field, Reader]]:
+    """Return the words of text that is mostly numbers, and the column and its reader without them, with their type."""
+    has_objects = read_texts is not None and is_open(column.type) and not column.listed
+    if not (column.written or has_objects):
+        return [], (column, read)
+    texts = list(read(column.name) if read_texts is None else read_texts(column.name))
+    arrays, words = read_as_written(texts), list[str]()
+    if arrays and pa.types.is_string(decoded(arrays[0][:0]).type):
+        is_word = [np.asarray(read_written(part, pa.float64()).is_null()) & ~is_blank(part) for part in texts]
+        found = {text.strip() for part, mask in zip(texts, is_word, strict=True) for text in _select(part, mask)}
+        figures = {text.strip() for part, mask in zip(texts, is_word, strict=True) for text in _select(part, ~mask)}
+        number_arrays = read_as_written([part.filter(pa.array(~m)) for part, m in zip(texts, is_word, strict=True)])
+        are_numbers = is_number(number_arrays[0].type) and len(found) <= MAX_SPECIAL_VALUES
+        # A partly labelled scale has about as many words as numbers.
+        if are_numbers and len(figures - {""}) > 2 * len(found):
+            arrays, words = number_arrays, sorted(found)
+    if has_objects and not words:
+        return [], (column, read)
+    typed_column = replace(column, type=arrays[0].type if arrays else pa.string(), written=False)
+    return words, (typed_column, lambda name: arrays)
 
 
-def _missing_code_note(values: Sequence[npt.NDArray[Any]]) -> str:
-    """Return a note about a number of nines that is far from all others, as a probable code for nulls; or nothing."""
-    numbers = np.concatenate([np.zeros(0), *values])
+def _select(texts: pa.Array, mask: npt.NDArray[np.bool_]) -> Iterator[str]:
+    """Yield the distinct texts in the rows of a mask."""
+    return (text for text in texts.filter(pa.array(mask)).unique().to_pylist() if text is not None)
+
+
+def _find_missing_code(column: Field, read: Reader) -> tuple[Any, str]:
+    """Return a number of nines far from all others, or a day of 9999, as a probable code, and a note; or None."""
+    if pa.types.is_date(column.type) or pa.types.is_timestamp(column.type):
+        return _find_missing_day(read(column.name))
+    if not is_number(column.type):
+        return None, ""
+    numbers = np.concatenate([np.zeros(0), *(present_numbers(array)[0] for array in read(column.name))])
     if not len(numbers):
-        return ""
+        return None, ""
     code = float(numbers[np.argmax(np.abs(numbers))])
     other_sizes = np.abs(numbers[numbers != code])
     digits = f"{abs(code):.0f}"
@@ -184,9 +223,31 @@ def _missing_code_note(values: Sequence[npt.NDArray[Any]]) -> str:
         or not len(other_sizes)
         or abs(code) < _CODE_DISTANCE_FACTOR * other_sizes.max()
     ):
-        return ""
+        return None, ""
     rows = len(numbers) - len(other_sizes)
-    return _CODE_NOTE.format(f"{code:.0f}", rows, "s" * (rows != 1))
+    return int(code), _CODE_NOTE.format(f"{code:.0f}", rows, "s" * (rows != 1))
+
+
+def _find_missing_day(arrays: Iterable[pa.Array]) -> tuple[Any, str]:
+    """Return the last day if it lies in the year 9999 and others do not, and a note; or None."""
+    counts = Counter[Any]()
+    for array in map(decoded, arrays):
+        counts.update({day["values"]: day["counts"] for day in pc.value_counts(array.drop_null()).to_pylist()})
+    last = max(counts, default=None)
+    if last is None or last.year != _LAST_YEAR or len(counts) < 2 or sorted(counts)[-2].year == _LAST_YEAR:
+        return None, ""
+    rows = counts[last]
+    return last, _CODE_NOTE.format(str(last).removesuffix(" 00:00:00"), rows, "s" * (rows != 1))
+
+
+def _without_code(code: Any, column: Field, read: Reader) -> tuple[Field, Reader]:
+    """Return a column and its reader without the rows of a code."""
+
+    def read_others(name: str) -> Iterator[pa.Array]:
+        for array in map(decoded, read(name)):
+            yield array.filter(pc.not_equal(array, pa.scalar(code, array.type)).fill_null(True))
+
+    return column, read_others
 
 
 def _widen_bounds(space: Space, values: Sequence[npt.NDArray[Any]], type_: pa.DataType) -> Space:
@@ -203,4 +264,4 @@ def _widen_bounds(space: Space, values: Sequence[npt.NDArray[Any]], type_: pa.Da
         wider_space = (None if step is None else make_step_grid(low, high, step, type_)) or Real(low, high)
     else:
         return space
-    return Nullable(wider_space) if space.has_null else wider_space
+    return space.around(wider_space)

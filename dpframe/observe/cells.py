@@ -13,12 +13,15 @@ from dpframe.spaces.arrays import FloatArray, IntArray
 
 
 class Cells(ABC):
-    """The cells of a column: stretches of the codes of values in their order, and null's last if null is a value."""
+    """The cells of a column: stretches of the codes of values in their order, then one for each code of its flag.
+
+    The flag's codes are special values and null, whose cell is the last one.
+    """
 
     @property
     @abstractmethod
     def cells(self) -> int:
-        """Number of cells, null's included."""
+        """Number of cells, the flag's included."""
 
     @property
     @abstractmethod
@@ -26,9 +29,9 @@ class Cells(ABC):
         """First codes of the cells of values, and the code after the last."""
 
     @property
-    def has_null(self) -> bool:
-        """Whether the last cell is null."""
-        return self.cells > self.bins
+    def flag_codes(self) -> int:
+        """Number of cells of the flag: special values and null."""
+        return self.cells - self.bins
 
     @property
     def starts(self) -> IntArray:
@@ -42,24 +45,24 @@ class Cells(ABC):
 
     @property
     def stretches(self) -> tuple[IntArray, IntArray]:
-        """First code of every cell, including null, and the code after the cell's last code."""
-        stops = np.append(self.ends[1:], self.ends[-1] + 1)
-        return (self.ends, stops) if self.has_null else (self.ends[:-1], stops[:-1])
+        """First code of every cell, the flag's included, and the code after the cell's last code."""
+        codes = self.ends[-1] + np.arange(self.flag_codes)
+        return np.append(self.ends[:-1], codes), np.append(self.ends[1:], codes + 1)
 
     def overlap(self, starts: npt.ArrayLike, stops: npt.ArrayLike) -> FloatArray:
-        """Return the part of each cell within ranges of codes, shape (ranges, cells); null is in none."""
-        return np.pad(overlap_cells(self.ends, starts, stops), ((0, 0), (0, int(self.has_null))))
+        """Return the part of each cell within ranges of codes, shape (ranges, cells); the flag's are in none."""
+        return np.pad(overlap_cells(self.ends, starts, stops), ((0, 0), (0, self.flag_codes)))
 
     def overlap_with(self, other: Cells) -> FloatArray:
         """Return the part of each cell within each of the column's other cells, shape (other cells, cells)."""
         if self.has_cells_of(other):
             return np.eye(self.cells)
         overlap = self.overlap(other.starts, other.ends[1:])
-        return np.vstack([overlap, np.eye(self.cells)[-1:]]) if self.has_null else overlap
+        return np.vstack([overlap, np.eye(self.cells)[self.bins :]])
 
     def has_cells_of(self, other: Cells) -> bool:
         """Return whether the column's other cells are the same."""
-        return self.has_null == other.has_null and np.array_equal(self.ends, other.ends)
+        return self.flag_codes == other.flag_codes and np.array_equal(self.ends, other.ends)
 
     def refines(self, other: Cells) -> bool:
         """Return whether the column's other cells are unions of these."""

@@ -144,7 +144,7 @@ def _log_cost(parts: Sequence[ColumnLoss], terms: AccountingContext) -> float:
     return squares + math.log(max(-math.expm1(crossed - squares), 1e-300))
 
 
-GROUPED_METRICS = ("discrete", "line", "nullable line")
+GROUPED_METRICS = ("discrete", "line", "nullable line", "special line")
 """Metrics of the spaces whose codes are a list."""
 
 _CONSTANT_EPSILON = 1e-9

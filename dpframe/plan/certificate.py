@@ -384,7 +384,8 @@ def prove(unit: str, mechanism: Mechanism) -> Proof:
                 f"factor by factor, {sum(k for *_, k in factors)} of which may differ",
             )
         elif outputs <= SAMPLED:
-            sample_codes = sorted({0, 1, size // 2, size - 2, size - 1})
+            last_value = size - mechanism.flag_codes - 1
+            sample_codes = sorted({0, 1, size // 2, last_value, size - 2, size - 1})
             epsilon, method = (
                 max(stated_epsilon, _enumerate_epsilon(mechanism, sample_codes)),
                 f"{method}; pairs of {len(sample_codes)} codes enumerated",

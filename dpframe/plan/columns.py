@@ -171,6 +171,11 @@ class Column(Randomised):
             raise PlanError(f"column {self.name!r}: the mechanism has {mechanism_codes} codes, the space {space_codes}")
         if self.mechanism.code_words != self.space.code_words:
             raise PlanError(f"column {self.name!r}: mechanism {self.mechanism.tag} is not for space {self.space.tag}")
+        if self.mechanism.flag_codes not in (0, self.space.flag_codes):
+            raise PlanError(
+                f"column {self.name!r}: the mechanism's flag has {self.mechanism.flag_codes} codes, the space "
+                f"{self.space.flag_codes} special values and null; plan the column anew"
+            )
         # Raises an error if released codes are no values.
         _ = self.released
         if not self.mechanism.inner.reads(self.space.inner_space):

@@ -93,7 +93,7 @@ def children(space: Space, level: int, parents: Sequence[int]) -> IntArray:
 
 
 def place_of(codes: npt.NDArray[Any], space: Space, size: int) -> npt.NDArray[np.intp]:
-    """Return the position of each code's cell among a level's cells; null's position is one after the last."""
+    """Return the position of each code's cell among a level's cells; special values and null come after the last."""
     values = space.values
     if size >= values:
         return codes.astype(np.intp, copy=False)
@@ -106,8 +106,9 @@ def place_of(codes: npt.NDArray[Any], space: Space, size: int) -> npt.NDArray[np
     level_breaks = level_breaks[-(-(level_breaks * size // values) * values // size) != level_breaks]
     for code in level_breaks.tolist():
         places += codes >= code
-    if space.has_null:
-        places[codes == values] = size + len(level_breaks)
+    if space.flag_codes:
+        is_flag = codes >= values
+        places[is_flag] = size + len(level_breaks) + codes[is_flag].astype(np.intp) - values
     return places
 
 

@@ -166,7 +166,7 @@ class Measure:
             return (math.prod(cells), ball_of(spaces[self.columns[0]]).length + 1)
         if self.level == 1:
             space = spaces[self.columns[0]]
-            return (len(cells_between(space, FIRST_LEVEL_CELLS, 0, space.values)) + space.has_null,)
+            return (len(cells_between(space, FIRST_LEVEL_CELLS, 0, space.values)) + space.flag_codes,)
         if self.level:
             return (MOST_PARENTS * 2 * SPLIT_CELLS + len(breaks(spaces[self.columns[0]])),)
         counted_columns = self.columns[1:] if self.kind == "weights" else self.columns

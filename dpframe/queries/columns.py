@@ -75,7 +75,8 @@ class QueryColumn:
     @property
     def may_be_null(self) -> bool:
         """Whether a value may be null, or be read as null: by the column's type and its space, never by its rows."""
-        lists_all = not self.space.is_listed or pa.types.is_boolean(self.field.type)
+        has_words = self.space.is_listed or self.space.has_words
+        lists_all = not has_words or pa.types.is_boolean(self.field.type)
         return self.field.nullable or self.space.has_null or not lists_all
 
     @cached_property

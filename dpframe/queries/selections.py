@@ -62,14 +62,17 @@ class Gathered:
         return values
 
     def made_up(self) -> pd.DataFrame:
-        """Return three rows that no table was read for: the first and last value of each column, and null if it may be.
+        """Return rows that no table was read for: the first, last and special values, and null if it may be.
 
         A utility that fails at a null is refused by the last one, whether the table has a null or not.
         """
-        rows = {}
+        rows, most_special = {}, max((len(column.space.special_labels) for column in self.columns), default=0)
         for column in self.columns:
             last_code = column.space.values - 1
-            rows[column.name] = column.coded.code_array([0, last_code, last_code + column.may_be_null])
+            special = [last_code + 1 + i for i in range(len(column.space.special_labels))]
+            special += [last_code] * (most_special - len(special))
+            final_code = column.coded.size - 1 if column.may_be_null else last_code
+            rows[column.name] = column.coded.code_array([0, last_code, *special, final_code])
         return replace(self, parts=[rows]).frame()
 
 

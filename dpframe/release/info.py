@@ -280,7 +280,8 @@ def _counts_shape(measure: Measure, spaces: Mapping[str, Space], starts: Sequenc
     is_of_weights = measure.kind == "weights"
     columns = zip(measure.columns[is_of_weights:], starts[is_of_weights:], max_shape, strict=True)
     return tuple(
-        size if cell_starts is None else len(cell_starts) + spaces[name].has_null for name, cell_starts, size in columns
+        size if cell_starts is None else len(cell_starts) + spaces[name].flag_codes
+        for name, cell_starts, size in columns
     )
 
 

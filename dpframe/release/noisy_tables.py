@@ -71,7 +71,7 @@ class Cuts:
         space = self.spaces[name]
         if not is_cut(space, most):
             return None
-        bins = quantile_bins(one_ways[name][: len(one_ways[name]) - space.has_null].tolist(), most)
+        bins = quantile_bins(one_ways[name][: len(one_ways[name]) - space.flag_codes].tolist(), most)
         # Conditions of rules begin and end where bins do.
         starts, cells = self.way_starts[name], [*self._rules.thresholds.get(name, ())]
         if starts is not None:
@@ -222,7 +222,7 @@ class Tables:
         measured_names = {name for measure in plan.measures for name in measure.columns}
         self._indicators = [group for group in plan.indicators if group.name in measured_names]
         self._finest_joints = {
-            name: Joint((len(cells_between(space, size, 0, space.values)) + space.has_null,))
+            name: Joint((len(cells_between(space, size, 0, space.values)) + space.flag_codes,))
             for name, entry in self._cuts.levels.items()
             if entry
             for space, size in [(self._spaces[name], level_sizes(self._spaces[name])[-1])]
@@ -302,7 +302,7 @@ class Tables:
             return cells(codes)
         # There are fewer codes than rows: the cell of each code is computed once.
         if name not in self._cells_by_code:
-            self._cells_by_code[name] = cells(np.arange(space.values + space.has_null)).astype(np.uint16)
+            self._cells_by_code[name] = cells(np.arange(space.size)).astype(np.uint16)
         return self._cells_by_code[name].take(codes)
 
     def add(self, codes: Mapping[str, Codes], rows: Rows) -> None:
@@ -392,8 +392,8 @@ class Tables:
             parents = self._cuts.parents(coarser_measure, starts, counts)
             starts = children(space, measure.level, parents)
             stops = stops_of(space, measure.most, starts)
-            # Ends of each cell among the finest cells; the last finest cell is null's.
-            last_end = len(cumulative_counts) - 1 - space.has_null
+            # Ends of each cell among the finest cells; the last finest cells are those of the flag's codes.
+            last_end = len(cumulative_counts) - 1 - space.flag_codes
             ends = np.where(stops < space.values, place_of(np.minimum(stops, space.values - 1), space, size), last_end)
             cell_counts = cumulative_counts[ends] - cumulative_counts[place_of(starts, space, size)]
             counts = noisy(cell_counts, measure.sigma2, self.stream(measure.kind, measure.columns, measure.level))
@@ -418,8 +418,9 @@ class Tables:
         for axis, name in enumerate(measure.columns[is_of_weights:]):
             bin_cells = bins[name, measure.most]
             if bin_cells is not None:
-                # Null stays the last cell.
-                cells = [*bin_cells, exact_counts.shape[axis] - 1] if self._spaces[name].has_null else bin_cells
+                # Special values and null stay cells of their own.
+                cell_count = exact_counts.shape[axis]
+                cells = [*bin_cells, *range(cell_count - self._spaces[name].flag_codes, cell_count)]
                 exact_counts = np.add.reduceat(exact_counts, cells, axis=axis)
             starts.append(self._cuts.starts(measure, name, bin_cells))
         return MeasuredTable(measure, tuple(starts), noisy(exact_counts, measure.sigma2, stream))

@@ -181,9 +181,36 @@ class Space(ABC):
         return self
 
     @property
+    def flag_codes(self) -> int:
+        """Number of codes after those of the values, each an answer of the flag: special values, then null."""
+        return int(self.has_null)
+
+    @property
     def values(self) -> int:
-        """Number of codes without null."""
-        return self.size - self.has_null
+        """Number of codes without special values and null."""
+        return self.size - self.flag_codes
+
+    @property
+    def special_labels(self) -> list[Any]:
+        """The special values, as Python objects of released rows."""
+        return []
+
+    def special_code(self, value: Any) -> int | None:
+        """Return the code of a special value; None for other values."""
+        return None
+
+    @property
+    def has_words(self) -> bool:
+        """Whether a special value is a word, which no number's type holds."""
+        return False
+
+    def output_type(self, type_: pa.DataType) -> pa.DataType:
+        """Return the Arrow type of released values of a column of a type."""
+        return type_
+
+    def around(self, grid: Space) -> Space:
+        """Return this space's special values and null around another space of values."""
+        return grid
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -303,6 +330,10 @@ class Space(ABC):
         type_ = self.natural_type
         return type_.value_type if pa.types.is_dictionary(type_) else type_
 
+    def _encode_known(self, objects: Sequence[Any]) -> tuple[Codes, Mask]:
+        """Return codes and a mask of nulls of objects; objects without a code are null."""
+        return self._encode(self._known(read_as(objects, self.object_type)), lenient=True)
+
     def _known(self, array: pa.Array) -> pa.Array:
         """Return an array with null in place of values without a code."""
         return array
@@ -335,7 +366,7 @@ class Space(ABC):
             return values.encoded(lambda listed: self.encode(listed, nulls=nulls, tolerant=tolerant))
         objects = elements(values)
         if objects is not None and tolerant:
-            codes, missing = self._encode(self._known(read_as(objects, self.object_type)), lenient=True)
+            codes, missing = self._encode_known(objects)
         elif objects is not None:
             codes, missing = self._encode_objects(objects, nulls == "impute")
         else:

@@ -72,8 +72,8 @@ def is_cut(space: Space, most: int) -> bool:
 
 
 def cell_count(space: Space, most: int) -> int:
-    """Return the number of a column's cells, null's among them."""
-    return (most if is_cut(space, most) else space.values) + space.has_null
+    """Return the number of a column's cells, those of special values and null among them."""
+    return (most if is_cut(space, most) else space.values) + space.flag_codes
 
 
 def equal_starts(values: int, cells: int) -> tuple[int, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from decimal import Decimal
 from typing import Any, cast
 
@@ -14,6 +14,7 @@ from dpframe.errors import ColumnError, ParameterError
 from dpframe.spaces.base import SPACES, Space, space_from_json
 from dpframe.spaces.grids import Integer, Real
 from dpframe.spaces.listed import Categorical, Ordinal
+from dpframe.spaces.special import Special
 from dpframe.spaces.times import Datetime
 from dpframe.spaces.words import type_name
 
@@ -88,7 +89,8 @@ def as_space(spec: Any, type_: pa.DataType | None = None) -> Space:
     ----------
     spec
         A `Space`; bounds ``(lower, upper)``; a list of categories; a pandas ``CategoricalDtype``
-        (`Ordinal` when ordered); or a JSON object: bounds as ``{"lower":…, "upper":…}``, categories as
+        (`Ordinal` when ordered); or a JSON object: bounds as ``{"lower":…, "upper":…}``, with ``"special"`` if there
+        are special values, categories as
         ``{"categories": […]}``, with ``"other"`` if there is a name for all others, or a space by its tag,
         ``{"space":…}``; ``{"space": "nullable", "inner":…}`` takes any of these within.
     type_
@@ -140,8 +142,9 @@ def _remedy(spec: Any) -> str:
 def _from_object(spec: Mapping[str, Any], type_: pa.DataType | None) -> Space:
     """Return the space that a JSON object declares."""
     fields = set(spec)
-    if fields == {"lower", "upper"}:
-        return _bounds(spec["lower"], spec["upper"], type_)
+    if _is_bounds(fields):
+        grid = _bounds(spec["lower"], spec["upper"], type_)
+        return Special(grid, spec["special"]) if "special" in spec else grid
     if "categories" in fields and fields <= {"categories", "other"}:
         return space_from_json({"space": Categorical.tag, **spec})
     if fields == {"space", "inner"} and _is_nullable(spec):
@@ -152,10 +155,15 @@ def _from_object(spec: Mapping[str, Any], type_: pa.DataType | None) -> Space:
         return cast(Space, nullable(as_space(inner, type_)))
     if "space" not in fields:
         raise ParameterError(
-            'a space in JSON has "lower" and "upper", has "categories", or has a tag, as '
+            'a space in JSON has "lower" and "upper" (and "special": [-9] for codes), has "categories", or has a tag, as '
             '{"space": "real", "lower": 0, "upper": 9, "steps": 90}'
         )
     return space_from_json(spec)
+
+
+def _is_bounds(fields: Collection[str]) -> bool:
+    """Return whether the fields of a JSON object are bounds, and perhaps special values."""
+    return set(fields) in ({"lower", "upper"}, {"lower", "upper", "special"})
 
 
 def _is_nullable(spec: Mapping[str, Any]) -> bool:
@@ -170,7 +178,7 @@ def leaves_the_type(spec: Any) -> bool:
     (True, False, False)
     """
     if isinstance(spec, Mapping):
-        return leaves_the_type(spec.get("inner")) if _is_nullable(spec) else set(spec) == {"lower", "upper"}
+        return leaves_the_type(spec.get("inner")) if _is_nullable(spec) else _is_bounds(spec)
     return isinstance(spec, tuple)
 
 
@@ -179,6 +187,5 @@ def check_declaration(spec: Any) -> None:
     if isinstance(spec, Mapping) and _is_nullable(spec) and "inner" in spec:
         check_declaration(spec["inner"])
         return
-    is_bounds = isinstance(spec, Mapping) and set(spec) == {"lower", "upper"}
-    if not is_bounds:
+    if not (isinstance(spec, Mapping) and _is_bounds(spec)):
         as_space(spec)

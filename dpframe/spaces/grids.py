@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import numbers
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import InitVar, dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from fractions import Fraction
 from functools import cached_property
@@ -28,8 +30,10 @@ from dpframe.spaces.base import (
     refuse_type,
     register,
 )
+from dpframe.spaces.json_form import parameters
 from dpframe.spaces.object_reading import Objects
 from dpframe.spaces.python_values import as_number
+from dpframe.spaces.special import Special
 from dpframe.spaces.words import number
 
 Bools = npt.NDArray[np.bool_]
@@ -38,12 +42,80 @@ _INFINITE = "is infinite; declare Nullable(…) or pass nulls='impute' to have i
 
 
 class NumberGrid(Space):
-    """Coding shared by the spaces that are a numeric grid."""
+    """Coding shared by the spaces that are a numeric grid.
+
+    With special values a grid's class makes a `Special` around the grid without them.
+    """
 
     lower: Any
     upper: Any
 
     metric = "line"
+
+    special_kind: ClassVar[str] = "numbers"
+    special_example: ClassVar[str] = '-9, "refused"'
+
+    def __new__(cls, *arguments: Any, **named: Any) -> Any:
+        """Return the grid, or a `Special` around it if ``special`` lists values."""
+        named_arguments = dict(zip((f.name for f in parameters(cls)), arguments, strict=False)) | named
+        special = named_arguments.pop("special", ())
+        is_empty = isinstance(special, list | tuple) and not special
+        return object.__new__(cls) if is_empty else Special(cls(**named_arguments), special)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Space:
+        """Return the space from its JSON fields, which may list special values."""
+        grid = super().from_json({name: value for name, value in data.items() if name != "special"})
+        return Special(grid, data["special"]) if "special" in data else grid
+
+    def ticks(self, array: pa.Array) -> npt.NDArray[Any]:
+        """Return an array's numbers, 0 for null."""
+        return self._numeric(array, True)[0]
+
+    def tick_type(self, type_: pa.DataType) -> np.dtype[Any]:
+        """Return the NumPy type of a column type's numbers."""
+        dtype: np.dtype[Any] = np.dtype(type_.to_pandas_dtype())
+        return dtype
+
+    def special_tick(self, value: Any, type_: pa.DataType) -> Any:
+        """Return a special value as a number of a column's type."""
+        value_type = type_.value_type if pa.types.is_dictionary(type_) else type_
+        return self.tick_type(value_type).type(value)
+
+    def holds_special(self, value: Any, type_: pa.DataType) -> bool:
+        """Return whether a column's type holds a special value exactly, and apart from all values of the grid."""
+        value_type = type_.value_type if pa.types.is_dictionary(type_) else type_
+        try:
+            tick = self.special_tick(value, value_type)
+        except OverflowError:
+            return False
+        nearest_value = self.ticks(self.decode(self.encode([value]), value_type))[0]
+        return bool(tick == value and tick != nearest_value)
+
+    def has_on_grid(self, value: Any) -> bool:
+        """Return whether a special value is a value of the grid."""
+        return bool(self.decode(self.encode([value]))[0].as_py() == value)
+
+    def is_equal(self, value: Any, special_value: Any) -> bool:
+        """Return whether an object is a special value."""
+        return bool(as_number(value) == special_value)
+
+    def special_object(self, value: Any) -> Any:
+        """Return a special value as the object that a released row has."""
+        return value
+
+    def read_text(self, text: str) -> Any:
+        """Return the number that a text writes, or the text if it writes none."""
+        try:
+            return int(text)
+        except ValueError:
+            with contextlib.suppress(ValueError):
+                return float(text)
+        return text
+
+    def write_text(self, value: Any) -> str:
+        """Return a released value as text."""
+        return str(value)
 
     @property
     def contents(self) -> str:
@@ -74,7 +146,8 @@ class NumberGrid(Space):
         number = as_number(value)
         if number is None:
             name = f"{type(self).__name__}(…)"
-            raise refuse_object("number", name, "convert the column to numbers or declare its categories")
+            remedy = 'convert the column to numbers, declare its categories, or list words, as in special=["refused"]'
+            raise refuse_object("number", name, remedy)
         if not lenient and isinstance(number, float) and math.isinf(number):
             raise ColumnError(_INFINITE)
         return number
@@ -134,25 +207,33 @@ class Integer(NumberGrid):
         Public bounds, lower < upper, both within 64 bits.
     step
         Width of a grid step, a divisor of upper − lower. Values are rounded to the grid.
+    special
+        Up to 16 values off the grid that are no amounts, such as ``[-9, "refused"]``: words or whole numbers. They are
+        protected like any value, kept in released rows, counted by `value_counts`, and left out of means.
 
     Raises
     ------
     ParameterError
-        Unless lower < upper, step divides the range and the grid has fewer than 2^32 steps.
+        Unless lower < upper, step divides the range and the grid has fewer than 2^32 steps; if a special value is on
+        the grid, null or listed twice.
 
     Examples
     --------
     >>> Integer(0, 120).encode([-5, 33, 400]).tolist()
     [0, 33, 120]
+    >>> Integer(0, 10, special=["refused"]).encode([4, "refused"]).tolist()
+    [4, 11]
     """
 
     lower: int
     upper: int
     step: int = 1
+    special: InitVar[Sequence[Any]] = ()
 
     tag: ClassVar[str] = "integer"
+    special_kind: ClassVar[str] = "whole numbers"
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, special: Sequence[Any]) -> None:
         for name in ("lower", "upper", "step"):
             value = getattr(self, name)
             if isinstance(value, np.integer) or (isinstance(value, float) and value.is_integer()):
@@ -167,6 +248,13 @@ class Integer(NumberGrid):
             raise ParameterError(f"the grid may have at most {LARGEST_GRID} steps; give a larger step")
 
     is_whole = True
+
+    def parse_special(self, value: Any) -> int | None:
+        """Return a whole number within 64 bits; None for others."""
+        figure = as_number(value)
+        if figure is None or not math.isfinite(figure) or figure != int(figure) or not -(2**63) <= figure < 2**63:
+            return None
+        return int(figure)
 
     def in_decimals(self, precision: int, scale: int) -> Integer:
         """Return the space within the range of decimals of this precision."""
@@ -266,11 +354,14 @@ class Real(NumberGrid):
         Public bounds, finite, lower < upper.
     steps
         Number of grid steps, 1 to 2^32 − 1. Rounding moves a value by at most half a step.
+    special
+        Up to 16 values off the grid that are no amounts, such as ``[-9, "refused"]``; see `Integer`.
 
     Raises
     ------
     ParameterError
-        Unless the bounds are finite and in order, and steps is a whole number in range.
+        Unless the bounds are finite and in order, and steps is a whole number in range; if a special value is on the
+        grid, null or listed twice.
 
     Examples
     --------
@@ -281,10 +372,11 @@ class Real(NumberGrid):
     lower: float
     upper: float
     steps: int = 65536
+    special: InitVar[Sequence[Any]] = ()
 
     tag: ClassVar[str] = "real"
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, special: Sequence[Any]) -> None:
         for name in ("lower", "upper"):
             value = getattr(self, name)
             if isinstance(value, int | np.integer | np.floating) and not isinstance(value, bool):
@@ -314,6 +406,11 @@ class Real(NumberGrid):
                 steps //= 2
             else:
                 return space
+
+    def parse_special(self, value: Any) -> float | None:
+        """Return a finite number; None for others."""
+        figure = as_number(value)
+        return float(figure) + 0.0 if figure is not None and math.isfinite(figure) else None
 
     def in_decimals(self, precision: int, scale: int) -> Real:
         """Return the space with multiples of 10^−scale as values, within the range of the decimals."""

@@ -64,7 +64,9 @@ class Nullable(Space):
     @property
     def metric(self) -> str:
         """Metric of the values; a discrete metric has null as an additional category."""
-        return "discrete" if self.inner.metric == "discrete" else f"nullable {self.inner.metric}"
+        if self.inner.metric == "discrete":
+            return "discrete"
+        return "special line" if self.inner.flag_codes else f"nullable {self.inner.metric}"
 
     @cached_property
     def size(self) -> int:
@@ -99,7 +101,7 @@ class Nullable(Space):
     @property
     def mechanism(self) -> str:
         """``optimal`` if the values have it, which handles null; else the values' mechanism with a null flag."""
-        value_mechanism = self.inner.mechanism
+        value_mechanism = self.inner_space.mechanism
         return (
             value_mechanism
             if self.metric == "discrete" or value_mechanism == "optimal"
@@ -116,9 +118,22 @@ class Nullable(Space):
 
     @property
     def inner_space(self) -> Space:
-        """The space of the values without null."""
-        return self.inner
+        """The space of the values without special values and null."""
+        return self.inner.inner_space
 
+    @property
+    def flag_codes(self) -> int:
+        """Number of special values, and one for null."""
+        return self.inner.flag_codes + 1
+
+    def around(self, grid: Space) -> Space:
+        """Return a space of the same special values and null around another space of values."""
+        return Nullable(self.inner.around(grid))
+
+    output_type = forwarded("inner.output_type")
+    has_words = forwarded("inner.has_words")
+    special_labels = forwarded("inner.special_labels")
+    special_code = forwarded("inner.special_code")
     is_numeric = forwarded("inner.is_numeric")
     is_listed = forwarded("inner.is_listed")
     is_whole = forwarded("inner.is_whole")
@@ -143,6 +158,9 @@ class Nullable(Space):
 
     def _encode(self, array: pa.Array, lenient: bool) -> tuple[Codes, Mask]:
         return self._with_null(*self.inner._encode(array, lenient=True))
+
+    def _encode_known(self, objects: Sequence[Any]) -> tuple[Codes, Mask]:
+        return self._with_null(*self.inner._encode_known(objects))
 
     def _object_code(self, value: Any, lenient: bool) -> int:
         return self.inner._object_code(value, lenient=True)

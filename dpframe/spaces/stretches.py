@@ -37,8 +37,11 @@ def code_of(space: Space, value: Any, what: str) -> int:
     """Return the code of a value of a space; `ParameterError` for other values."""
     if value is None or value is pd.NA or value is pd.NaT or (isinstance(value, float) and math.isnan(value)):
         if space.has_null:
-            return space.values
+            return space.size - 1
         raise ParameterError(f"{what} asks for null, which its space does not hold")
+    special_code = space.special_code(value)
+    if special_code is not None:
+        return special_code
     inner = space.inner_space
     if space.is_listed:
         labels = inner.labels()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import re
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import InitVar, dataclass, field
 from decimal import Decimal
 from functools import cached_property
 from typing import Any, ClassVar
@@ -116,6 +117,8 @@ class Datetime(NumberGrid):
     resolution
         Width of the grid: ``"D"``, ``"h"``, ``"min"``, ``"s"``, ``"ms"``, ``"us"`` or ``"ns"``. Values
         are rounded to it, counted from ``lower``.
+    special
+        Up to 16 values off the grid that are no times, such as ``["9999-12-31", "refused"]``; see `Integer`.
 
     Raises
     ------
@@ -137,9 +140,70 @@ class Datetime(NumberGrid):
     lower: Any
     upper: Any
     resolution: str = "D"
+    special: InitVar[Sequence[Any]] = ()
     _of_day: bool = field(init=False, repr=False, compare=False)
 
     tag: ClassVar[str] = "datetime"
+    special_kind: ClassVar[str] = "times"
+    special_example: ClassVar[str] = '"9999-12-31", "refused"'
+
+    def parse_special(self, value: Any) -> str | None:
+        """Return a time of the grid's kind as ISO text; None for others."""
+        if isinstance(value, bool | int | float | np.number):
+            return None
+        parsed = _parse_time(value)
+        return parsed[1] if parsed is not None and parsed[1].startswith("P") == self.is_duration else None
+
+    def _special_nanoseconds(self, value: Any) -> int:
+        return _bound_nanoseconds(value, "special")[0]
+
+    def ticks(self, array: pa.Array) -> npt.NDArray[Any]:
+        """Return an array's times in the units of its type, 0 for null."""
+        ticks = array.view(pa.from_numpy_dtype(self.tick_type(array.type)))
+        return np.asarray(ticks if array.null_count == 0 else ticks.fill_null(0))
+
+    def tick_type(self, type_: pa.DataType) -> np.dtype[Any]:
+        """Return the NumPy type of the units of a column's type."""
+        return np.dtype(np.int32 if pa.types.is_date32(type_) else np.int64)
+
+    def special_tick(self, value: Any, type_: pa.DataType) -> Any:
+        """Return a special value in the units of a column's type."""
+        return self.tick_type(type_).type(self._special_nanoseconds(value) // self._tick(type_))
+
+    def holds_special(self, value: Any, type_: pa.DataType) -> bool:
+        """Return whether a column's type holds a special value exactly."""
+        ticks, remainder = divmod(self._special_nanoseconds(value), self._tick(type_))
+        return not remainder and abs(ticks) <= np.iinfo(self.tick_type(type_)).max
+
+    def has_on_grid(self, value: Any) -> bool:
+        """Return whether a special value is a value of the grid."""
+        offset = self._special_nanoseconds(value) - self._start
+        return 0 <= offset <= (self.size - 1) * self._width and not offset % self._width
+
+    def is_equal(self, value: Any, special_value: Any) -> bool:
+        """Return whether an object is a special value."""
+        return nanoseconds(value, self.is_duration) == self._special_nanoseconds(special_value)
+
+    def special_object(self, value: Any) -> Any:
+        """Return a special value as an object: a date on a grid of dates, a datetime or timedelta on others."""
+        ticks = self._special_nanoseconds(value) // 1000
+        if self.is_duration:
+            return _time_of_day(ticks) if self._of_day else dt.timedelta(microseconds=ticks)
+        time = (_EPOCH + dt.timedelta(microseconds=ticks)).replace(tzinfo=None)
+        return time.date() if pa.types.is_date(self.natural_type) and time.time() == dt.time() else time
+
+    def read_text(self, text: str) -> Any:
+        """Return the time that a text writes, or the text if it writes none."""
+        if self.parse_special(text) is None:
+            return text
+        ticks = self._special_nanoseconds(text) // 1000
+        return dt.timedelta(microseconds=ticks) if self.is_duration else _EPOCH + dt.timedelta(microseconds=ticks)
+
+    def write_text(self, value: Any) -> str:
+        """Return a released value as ISO text."""
+        if isinstance(value, str):
+            return value
+        return _bound_nanoseconds(value, "value")[1]
 
     @property
     def contents(self) -> str:
@@ -158,7 +222,7 @@ class Datetime(NumberGrid):
         lower, upper = self._declared_bounds
         return f"Datetime({lower=!r}, {upper=!r}, resolution={self.resolution!r})"
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, special: Sequence[Any]) -> None:
         if not isinstance(self.resolution, str) or self.resolution not in _RESOLUTIONS:
             raise ParameterError(f"resolution must be one of {', '.join(_RESOLUTIONS)}")
         low, low_text = _bound_nanoseconds(self.lower, "lower")

@@ -42,7 +42,7 @@ _KIND_PATTERNS = {kind.name: kind.pattern for kind in PYTHON_KINDS.values() if k
 
 def written_kind_counts(texts: pa.Array) -> npt.NDArray[np.int64]:
     """Return the number of texts of each of the `WRITTEN_KINDS`."""
-    entries, indices = _split_distinct(texts)
+    entries, indices = split_distinct(texts)
     is_empty = is_blank(texts)
     kinds = np.full(len(entries), WRITTEN_KINDS.index("text"), dtype=np.int64)
     for name, pattern in reversed(_KIND_PATTERNS.items()):
@@ -82,14 +82,14 @@ def read_written(texts: pa.Array, type_: pa.DataType) -> pa.Array:
     """
     if pa.types.is_string(type_):
         return texts
-    entries, indices = _split_distinct(texts)
+    entries, indices = split_distinct(texts)
     reader = next(reader for fits, reader in (*_READERS, *_OBJECT_READERS) if fits(type_))(entries)
     return reader.take(pa.array(indices, mask=indices < 0))
 
 
 def is_blank(texts: pa.Array) -> npt.NDArray[np.bool_]:
     """Return a mask of texts that are null or blank: they are null in a column of any type except text."""
-    entries, indices = _split_distinct(texts)
+    entries, indices = split_distinct(texts)
     is_empty = np.append(np.asarray(pc.equal(entries, "")), True)
     return np.asarray(is_empty[indices], dtype=np.bool_)
 
@@ -103,7 +103,7 @@ def are_figures(texts: pa.Array) -> bool:
     >>> [are_figures(pa.array(texts)) for texts in columns]
     [True, True, True, False, False]
     """
-    entries, indices = _split_distinct(texts)
+    entries, indices = split_distinct(texts)
     is_number = _matches(entries, _KIND_PATTERNS["number"])
     is_code = _matches(entries, _ANY_NUMBER) & ~is_number
     is_figure = (_matches(entries, _FIGURE) & ~is_code) | is_number | _matches(entries, _KIND_PATTERNS["boolean"])
@@ -120,6 +120,8 @@ def written_type(space: Space, released: bool = False) -> pa.DataType:
 
     ``released`` text may have any form of `written_text`.
     """
+    if space.has_words:
+        return pa.string()
     type_ = pa.date32() if pa.types.is_date32(space.natural_type) else space.object_type
     readers = _OBJECT_READERS if released else []
     if not (can_be_written(type_) or any(fits(type_) for fits, _ in readers)):
@@ -148,7 +150,7 @@ def _(value: dt.timedelta) -> str:
     return str(pd.Timedelta(value))
 
 
-def _split_distinct(texts: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64]]:
+def split_distinct(texts: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64]]:
     """Return the distinct texts without surrounding spaces, and each row's index; −1 for null."""
     dictionary_array = texts if pa.types.is_dictionary(texts.type) else texts.dictionary_encode()
     indices: npt.NDArray[np.int64] = (

@@ -223,7 +223,8 @@ class CsvInput(FileInput):
         if is_unreadable.any() and name not in self.lenient:
             row = int(is_unreadable.argmax())
             rule = next(rule for fits, rule in _TYPE_RULES if fits(type_))
-            raise ColumnError(f"is {rule}; correct it, or leave it empty", column=name, row=first_row + row)
+            word = "" if pa.types.is_boolean(type_) else ", or list the word in special if it is a code"
+            raise ColumnError(f"is {rule}; correct it, leave it empty{word}", column=name, row=first_row + row)
         return values
 
     def read(self, names: Sequence[str]) -> pa.Table:

@@ -31,11 +31,11 @@ from dpframe.tables.table import SHUFFLED, Codes, Counters, Spaces, located
 from dpframe.tables.types import (
     Order,
     as_coded,
-    as_stored,
     coded_field,
-    coded_type,
     copied,
+    decode_as,
     has_dictionary,
+    is_text,
     output_type,
     passed,
 )
@@ -86,6 +86,10 @@ class Frame(ABC):
     def arrays(self, name: str) -> Iterator[pa.Array]:
         """Yield a column as one Arrow array."""
         yield self.array(name)
+
+    def texts(self, name: str) -> Iterator[pa.Array]:
+        """Yield a column of objects as text: its words, and its numbers as text; null for all others."""
+        yield self.array(name).cast(pa.string())
 
     def batches(self, names: Sequence[str]) -> Iterator[dict[str, Any]]:
         """Yield all rows as one batch of Arrow arrays, and lists of objects for object columns."""
@@ -207,7 +211,7 @@ class ArrowFrame(Frame):
             if name in codes:
                 space = spaces[name]
                 released_codes = codes[name] if order is None else codes[name].take(order, axis=0)
-                array = as_stored(space.decode(released_codes, output_type(coded_type(field.type))), field.type)
+                array = decode_as(space, released_codes, field.type)
                 fields.append(pa.field(name, array.type, nullable=field.nullable or space.has_null))
             else:
                 column = self.table.column(name)
@@ -389,6 +393,10 @@ class PandasFrame(Frame):
         array = self._read_array(name)
         yield array if _is_open(self._coded_column(name).dtype) else as_coded(array)
 
+    def texts(self, name: str) -> Iterator[pa.Array]:
+        """Yield a column of objects as text: its words, and its numbers as text; null for all others."""
+        yield Entries(self._list_objects(name), np.arange(self.n)).texts()
+
     def _read_array(self, name: str) -> pa.Array:
         series = self._coded_column(name)
         if isinstance(series.dtype, pd.StringDtype) and series.dtype.storage == "python":
@@ -461,6 +469,8 @@ class PandasFrame(Frame):
             if name in codes:
                 released_codes = codes[name] if order is None else codes[name].take(order, axis=0)
                 dtype = _to_nullable_dtype(series.dtype) if spaces[name].has_null else series.dtype
+                if spaces[name].has_words and not _holds_text(dtype):
+                    dtype = np.dtype(object)
                 data[name] = _restore(spaces[name], released_codes, dtype, index)
             else:
                 data[name] = passed(series, order).set_axis(index)
@@ -529,6 +539,14 @@ def _arrow_type(dtype: Any) -> pa.DataType | None:
         return None
 
 
+def _holds_text(dtype: Any) -> bool:
+    """Return whether a dtype holds words: text, categories and objects."""
+    if isinstance(dtype, pd.CategoricalDtype) or _is_open(dtype):
+        return True
+    type_ = _arrow_type(dtype)
+    return type_ is not None and is_text(type_)
+
+
 def _to_nullable_dtype(dtype: Any) -> Any:
     """Return a dtype that can hold nulls: pandas' masked dtype for NumPy's integers and booleans.
 
@@ -558,7 +576,7 @@ def _restore(space: Space, codes: Any, dtype: Any, index: pd.Index) -> pd.Series
         return objects
     if isinstance(dtype, pd.ArrowDtype):
         type_ = dtype.pyarrow_dtype
-        array = as_stored(space.decode(codes, output_type(coded_type(type_))), type_)
+        array = decode_as(space, codes, type_)
         return pd.Series(pd.arrays.ArrowExtensionArray(array), index=index)
     array = space.decode(codes, _arrow_type(dtype))
     if hasattr(dtype, "__from_arrow__"):

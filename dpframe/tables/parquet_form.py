@@ -80,9 +80,14 @@ class ParquetForm:
     def _to_array(self, name: str, column: Any, type_: pa.DataType) -> pa.Array:
         return _decode_codes(self.plan[name].released, column, type_) if name in self.plan.names else column
 
+    def _type(self, name: str) -> pa.DataType:
+        """Return the type of a column's values: the input's, or text if a special value is a word."""
+        type_ = self.source.field(name).type
+        return self.plan[name].space.output_type(type_) if name in self.plan.names else type_
+
     def _stored_type(self, name: str) -> pa.DataType:
         """Return the written type; decoded strings are dictionaries, so that no string is handled per row."""
-        type_ = self.source.field(name).type
+        type_ = self._type(name)
         if name in self.plan.passthrough:
             return plain_type(type_)
         if is_list(type_) and is_text(type_.value_type):
@@ -97,7 +102,7 @@ class ParquetForm:
         return indexed(type_) if is_text(type_) else output_type(type_)
 
     def _seen_type(self, name: str) -> pa.DataType:
-        type_ = self.source.field(name).type
+        type_ = self._type(name)
         return plain_type(type_) if type_.num_fields and name in self.plan.passthrough else output_type(type_)
 
     def _field(self, name: str, type_: pa.DataType) -> pa.Field:
@@ -130,7 +135,9 @@ class ParquetForm:
                 "name": field.name,
                 "field_name": field.name,
                 "pandas_type": "unicode" if is_text(field.type) else str(field.type),
-                "numpy_type": self.pandas_types.get(field.name, "object"),
+                "numpy_type": "object"
+                if self._is_rewritten(field.name)
+                else self.pandas_types.get(field.name, "object"),
                 "metadata": None,
             }
             for field in self.seen
@@ -138,6 +145,10 @@ class ParquetForm:
         return json.dumps(
             {"index_columns": [], "column_indexes": [], "columns": columns, "pandas_version": pd.__version__}
         )
+
+    def _is_rewritten(self, name: str) -> bool:
+        """Return whether a column's numbers are written as text."""
+        return bool(self._type(name) != self.source.field(name).type)
 
     def metadata(self, description: str) -> dict[str, str]:
         """Return fresh file metadata: a release's description, pandas' dtypes, and the schema that readers see."""

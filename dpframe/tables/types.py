@@ -14,7 +14,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpframe.spaces import as_arrow
+from dpframe.spaces import Space, as_arrow
 from dpframe.spaces.field import Field, is_open
 
 _EXACT_DIGITS = 18
@@ -138,6 +138,12 @@ def as_coded(array: pa.Array) -> pa.Array:
         return array
     ticks = array.view(pa.int32() if pa.types.is_time32(array.type) else pa.int64())
     return ticks.cast(pa.int64()).view(coded_type(array.type))
+
+
+def decode_as(space: Space, codes: npt.NDArray[Any], type_: pa.DataType) -> pa.Array:
+    """Return the values of codes in a column's type, or as text if a special value is a word."""
+    released_type = space.output_type(type_)
+    return as_stored(space.decode(codes, output_type(coded_type(released_type))), released_type)
 
 
 def as_stored(array: pa.Array, type_: pa.DataType) -> pa.Array:

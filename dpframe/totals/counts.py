@@ -39,14 +39,15 @@ _PENDING = 1 << 20
 def cells_of(codes: Codes, space: Space, max_cells: int) -> Places:
     """Return the cell of every code: the code itself, or one of ``max_cells`` cells of equal width for larger grids.
 
-    Null is the last cell.
+    Special values and null have the cells after the last.
     """
     if not is_cut(space, max_cells):
         return codes.astype(np.intp)
     # Whole numbers: floats would put codes at the edge of a cell into either one.
     cells = (codes.astype(np.uint64) * np.uint64(max_cells) // np.uint64(space.values)).astype(np.intp)
-    if space.has_null:
-        cells[codes == space.values] = max_cells
+    if space.flag_codes:
+        is_flag = codes >= space.values
+        cells[is_flag] = max_cells + codes[is_flag].astype(np.intp) - space.values
     return cells
 
 
@@ -87,16 +88,16 @@ class Joint(Counter):
 
 @dataclass
 class Total(Counter):
-    """The sum of the codes of values, without nulls, for any number of rows: counts are Python integers."""
+    """The sum of the codes of values, without special values and nulls; counts are Python integers, for any rows."""
 
     space: Space
     counts: npt.NDArray[Any] = field(default_factory=lambda: np.zeros(1, dtype=object), init=False, repr=False)
 
     def add(self, codes: Codes) -> None:
         """Add codes up."""
-        # Null's code is the number of values; it is subtracted, which is cheaper than a filtered copy.
-        nulls = np.count_nonzero(codes == self.space.values) if self.space.has_null else 0
-        self.counts += int(codes.sum(dtype=np.uint64)) - nulls * self.space.values
+        # The flag's codes are subtracted, which is cheaper than a filtered copy.
+        flag = range(self.space.values, self.space.size)
+        self.counts += int(codes.sum(dtype=np.uint64)) - sum(code * np.count_nonzero(codes == code) for code in flag)
 
 
 @dataclass

@@ -139,14 +139,15 @@ class Question(ABC):
 def filled(codes: Codes, space: Space) -> IntArray:
     """Return codes with nulls at the fixed point, unless the space has nulls."""
     integers = codes.astype(np.int64)
-    return integers if space.has_null else np.where(integers >= space.values, space.fixed_point, integers)
+    return integers if space.has_null else np.where(integers >= space.size, space.fixed_point, integers)
 
 
 @dataclass
 class Summed(Question):
     """The sum of a column's codes; or by groups, twice the sum about the middle, and the number of values.
 
-    A question has groups if it asks for them, if the space has nulls, or if the number of rows is a secret.
+    A question has groups if it asks for them, if the space has special values or nulls, or if the number of
+    rows is a secret.
     ``weight`` is the share of the portion that the numbers of values get.
     """
 
@@ -170,7 +171,7 @@ class Summed(Question):
     @property
     def partial(self) -> bool:
         """Whether the number of summands is a secret."""
-        return self.space.has_null or self.unit.added or not self.groups.has_all_rows
+        return self.space.flag_codes > 0 or self.unit.added or not self.groups.has_all_rows
 
     @property
     def _range(self) -> int:
@@ -281,7 +282,7 @@ class CellTree(Question):
     @property
     def partial(self) -> bool:
         """Whether some rows may lie in no cell."""
-        return self.space.has_null or bool(self.conditions)
+        return self.space.flag_codes > 0 or bool(self.conditions)
 
     @property
     def cells(self) -> int:
@@ -311,7 +312,7 @@ class CellTree(Question):
 
     def add(self, codes: Mapping[str, Codes]) -> None:
         """Count rows by their cell."""
-        place = cells_of(filled(codes[self.name], self.space), self.space, self.cells)
+        place = np.minimum(cells_of(filled(codes[self.name], self.space), self.space, self.cells), self.cells)
         if self.conditions:
             place = np.where(match_rows(self.conditions, codes), place, self.cells)
         self.counts += np.bincount(place, minlength=len(self.counts))

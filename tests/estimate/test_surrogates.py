@@ -28,6 +28,7 @@ SPACES: dict[str, list[Space]] = {
     "discrete": [Categorical(list("abcdef")), Nullable(Categorical(list("abc")))],
     "line": [Integer(0, 1), Integer(3, 19), Integer(0, 39)],
     "nullable line": [Nullable(Integer(0, 1)), Nullable(Integer(0, 18)), Nullable(Integer(0, 37))],
+    "special line": [Integer(0, 16, special=["refused", -9]), Nullable(Integer(0, 37, special=["refused", -9]))],
     "symmetric difference": [Subset(list("abcd"), 2)],
     "nullable symmetric difference": [Nullable(Subset(list("abcd"), 2))],
 }
@@ -75,7 +76,7 @@ def column(tag: str, space: Space) -> Column:
 COLUMNS = [
     (tag, space)
     for tag, cls in sorted(MECHANISMS.items())
-    for metric in sorted(cls.metrics or ["discrete", "line", "nullable line"])
+    for metric in sorted(cls.metrics or ["discrete", "line", "nullable line", "special line"])
     for space in SPACES.get(metric, [])
     if not (space.code_words or cls.releases_outside_bounds)
 ]

@@ -72,7 +72,7 @@ _TOTAL_VARIANCE = 1e-2
 
 @dataclass(frozen=True, eq=False)
 class NumberLaw(Law):
-    """Row counts by cell and their covariance; null's cell is last if the space has null.
+    """Row counts by cell and their covariance; the last cells are those of the flag's codes.
 
     ``rows`` are unbiased. ``uneven``: unevenness of the rows within every cell of values, from 0 to 1, as a sum of
     squared shares. ``part_shares``: share of a cell's codes in each of its counted parts, 0 if every part has one code.
@@ -102,8 +102,8 @@ class NumberLaw(Law):
     ) -> NumberLaw:
         """Return the law of a number from its measured levels.
 
-        ``first``: counts of runs of codes by the one-way that covers the column, null's last. ``finer``: counts by the
-        levels above the first.
+        ``first``: counts of runs of codes by the one-way that covers the column, special values' and null's
+        last. ``finer``: counts by the levels above the first.
 
         >>> from dpframe.observe.observation import Runs
         >>> from dpframe.spaces import Integer
@@ -112,14 +112,14 @@ class NumberLaw(Law):
         >>> [round(float(value), 1) for value, in law.linear(np.array([[1.0, 1.0, 0.0, 0.0]]))]
         [70.0, 2.0]
         """
-        of_values = first.select(slice(len(first) - space.has_null))
+        of_values = first.select(slice(len(first) - space.flag_codes))
         tree = tree_of(of_values, finer)
         leaves = sorted(tree.leaves)
         starts = np.array([start for start, *_ in leaves], dtype=np.int64)
-        prior, covariance = _make_prior(tree, starts, len(starts) + space.has_null, n)
+        prior, covariance = _make_prior(tree, starts, len(starts) + space.flag_codes, n)
         edges = np.append(starts, space.values)
-        if space.has_null:
-            prior[-1], covariance[-1, -1] = first.values[-1], first.variances[-1]
+        flag = np.arange(len(starts), len(prior))
+        prior[flag], covariance[flag, flag] = (v[len(of_values) :] for v in (first.values, first.variances))
         low, high, counts, variances = np.array(tree.facts, dtype=np.float64).T
         # A cell whose own parts are more uneven than its level keeps the larger unevenness.
         uneven = np.array([max(tree.unevenness(level), cell_unevenness) for _, _, level, cell_unevenness, _ in leaves])
@@ -130,7 +130,7 @@ class NumberLaw(Law):
 
     @classmethod
     def of_values(cls, space: Space, n: float, counts: FloatArray, variances: FloatArray) -> NumberLaw:
-        """Return the law of a listed number from unbiased counts of every value, null's last.
+        """Return the law of a listed number from unbiased counts of every value, special values' and null's last.
 
         >>> from dpframe.spaces import Boolean
         >>> law = NumberLaw.of_values(Boolean(), 100.0, np.array([52.0, 44.0]), np.array([8.0, 8.0]))
@@ -156,7 +156,7 @@ class NumberLaw(Law):
         return self._update(replace(facts, variances=facts.variances + within_variances))
 
     def with_sum(self, total: float, variance: float) -> NumberLaw:
-        """Condition the law on the sum of the codes; nulls add nothing."""
+        """Condition the law on the sum of the codes; special values and nulls add nothing."""
         exact = variance + self._within_cell_sum_variance
         facts = Observation(self._pad_null(self.middles[None, :]), np.array([total]), np.array([exact]))
         return replace(self._update(facts), total=(total, variance))
@@ -244,7 +244,7 @@ class NumberLaw(Law):
 
     @property
     def cells(self) -> int:
-        """Number of cells, null's included."""
+        """Number of cells, the flag's included."""
         return len(self.rows)
 
     @cached_property
@@ -392,10 +392,11 @@ class NumberLaw(Law):
 
     @property
     def present(self) -> Known:
-        """Rows that are not null, at least one, and the variance of their number."""
-        if not self.has_null:
+        """Rows with a value, neither special nor null, at least one, and the variance of their number."""
+        if not self.flag_codes:
             return max(self.n, 1.0), 0.0
-        return float(np.clip(self.n - self.rows[-1], 1.0, max(self.n, 1.0))), float(self.covariance[-1, -1])
+        absent, variance = self.rows[self.bins :].sum(), self.covariance[self.bins :, self.bins :].sum()
+        return float(np.clip(self.n - absent, 1.0, max(self.n, 1.0))), float(variance)
 
     @property
     def _value_shares(self) -> FloatArray:
@@ -441,7 +442,7 @@ class NumberLaw(Law):
         return start * rows + step * codes, step**2 * codes_variance + start**2 * rows_variance
 
     def mean_known(self, line: Line, sampling: float) -> Known:
-        """Return the mean of the numbers that are not null, and its variance."""
+        """Return the mean of the numbers, without special values and nulls, and its variance."""
         (start, step), (rows, rows_variance), (codes, codes_variance) = line, self.present, self._code_sum
         mean = codes / rows
         variance = (
@@ -450,7 +451,7 @@ class NumberLaw(Law):
         return start + step * mean, step**2 * (variance + sampling * self.variance()[0] / rows)
 
     def variance_known(self, line: Line, ddof: int, sampling: float) -> Known:
-        """Return the variance of the numbers that are not null, and the variance of this estimate."""
+        """Return the variance of the numbers, without special values and nulls, and the variance of this estimate."""
         value, error = self.variance(sampling)
         factor = line[1] ** 2 * self.present[0] / max(self.present[0] - ddof, 1e-300)
         return value * factor, (error * factor) ** 2
