@@ -155,7 +155,7 @@ def _from_object(spec: Mapping[str, Any], type_: pa.DataType | None) -> Space:
         return cast(Space, nullable(as_space(inner, type_)))
     if "space" not in fields:
         raise ParameterError(
-            'a space in JSON has "lower" and "upper" (and "special": [-9] for codes), has "categories", or has a tag, as '
+            'a space in JSON has "lower" and "upper" (and "special": [-9] for codes), "categories", or a tag, as '
             '{"space": "real", "lower": 0, "upper": 9, "steps": 90}'
         )
     return space_from_json(spec)
