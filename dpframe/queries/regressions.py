@@ -219,6 +219,8 @@ class RegressionQueries(Asking):
 
         Notes
         -----
+        Codes of all rows stay in memory until the answer, also those of files.
+
         Newton steps: `dpframe.totals.newton`. Output perturbation with a certified minimiser (Chaudhuri, Monteleoni,
         Sarwate 2011, §3): `dpframe.totals.ridge`. Objective perturbation is private only for an exact minimiser and
         continuous noise, neither of which computers have.
