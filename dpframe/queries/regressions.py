@@ -171,7 +171,7 @@ class _RidgeMethod:
         grid = self.objective.grid
         draws = noisy(self.objective.rounded(rows), noise.sigma2, stream.column("regress", "measure"))
         covariance = np.eye(self.objective.size) * (noise.sigma2 * grid**2)
-        return _Coefficients(draws * grid, covariance, self.objective.remainder)
+        return _Coefficients(draws.astype(np.float64) * grid, covariance, self.objective.remainder)
 
 
 class RegressionQueries(Asking):
@@ -183,7 +183,7 @@ class RegressionQueries(Asking):
         """Return the coefficients of a regression of all rows, with noise on sums or on the coefficients.
 
         By default the fit has no penalty: Newton steps from 0 ask for noisy sums, one of products of features and one
-        of slopes in each step. Errors are those of the last step's noise, so that intervals are approximate: .90 to .97
+        of slopes in each step. Errors are those of the last step's noise, so that intervals are approximate: .92 to .98
         of those of .95 held the table's own coefficients in simulations from 1,000 rows on.
 
         With a ``penalty`` it is a ridge regression with noise on its output: the fit minimises the mean loss plus
@@ -219,6 +219,8 @@ class RegressionQueries(Asking):
 
         Notes
         -----
+        Codes of all rows stay in memory until the answer, also those of files.
+
         Newton steps: `dpframe.totals.newton`. Output perturbation with a certified minimiser (Chaudhuri, Monteleoni,
         Sarwate 2011, §3): `dpframe.totals.ridge`. Objective perturbation is private only for an exact minimiser and
         continuous noise, neither of which computers have.

@@ -120,7 +120,7 @@ def newton_fit(
     unit = 1 / (n * ROW_GRID_CELLS)
     gram_sd, gradient_sd = (math.sqrt(part.sigma2) * unit for part in (noise.gram, noise.gradient))
     least_eigenvalue = _EIGENVALUE_FLOOR_SD * gram_sd
-    matrix = _positive(_symmetric(gram * unit, size), least_eigenvalue)
+    matrix = _positive(_symmetric(gram.astype(np.float64) * unit, size), least_eigenvalue)
     weights = np.zeros(size)
     # Slopes at 0 are in proportion to outcomes, whose mean has its own intercept: a rare outcome lies far from 0.
     mean_outcome = -float(ask(0, weights)[0]) * unit / (intercept * loss.smoothness**0.5)
