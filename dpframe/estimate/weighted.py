@@ -127,20 +127,12 @@ class WeightedEstimates(VectorEstimates):
         sums = {name: MeasuredSums(*one) for name, one in counted.items() if one is not None}
         if not sums:
             return None
-        column = self._source.column(weights)
-        steps = WeightSteps.of(column.space)
-        offset = float(numbers_of(column.space, np.array([steps.offset]))[0])
-        drawn_sums: dict[str, list[FloatArray]] = {name: [] for name in sums}
-        for draw in range(tables.table_count):
-            codes = tables.codes(draw)
-            numbers, has_weight = numbers_of_rows(column, codes)
-            deviations = np.where(has_weight, numbers - offset, 0.0)
-            for name, one in sums.items():
-                drawn_sums[name].append(one.add_up(codes[name], deviations))
-        targets = {}
+        column, targets = self._source.column(weights), dict[str, FloatArray]()
         for name, one in sums.items():
             noise = tables.draws.generator("weights", name).standard_normal((tables.table_count, len(one.sums)))
-            targets[name] = one.condition(np.array(drawn_sums[name]), noise)
+            # Errors of drawn sums have one sign in all cells, those of measured sums do not: only the latter count.
+            targets[name] = one.sums + np.sqrt(one.variances) * noise
+        offset = float(numbers_of(column.space, np.array([WeightSteps.of(column.space).offset]))[0])
         return WeightCalibration(sums, targets, column, offset)
 
     def _weigh_cells(
@@ -215,14 +207,6 @@ class MeasuredSums:
         """Return the sums of rows' values by cell."""
         cells = self.axis.cell_of(codes.astype(np.int64))
         return np.bincount(cells, values, minlength=len(self.sums)).astype(np.float64)
-
-    def condition(self, drawn: FloatArray, noise: FloatArray) -> FloatArray:
-        """Return draws of the sums given the measured ones, by Matheron's rule; the first axis is the draw."""
-        # Draws may be more certain than they are right: their distance from the measured sums shows by how much.
-        distances = (drawn.mean(axis=0) - self.sums) ** 2 - self.variances
-        prior_variances = np.maximum(drawn.var(axis=0, ddof=1), distances)
-        gains = prior_variances / np.maximum(prior_variances + self.variances, 1e-300)
-        return np.asarray(drawn + gains * (self.sums + np.sqrt(self.variances) * noise - drawn))
 
 
 @dataclass(frozen=True, eq=False)

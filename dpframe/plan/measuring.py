@@ -122,9 +122,9 @@ _LARGEST_MU = 1e6
 """μ above all valid requests (limit of the format)."""
 
 
-_WEIGHT_SUMS_SHARE = 0.5
-"""Share of the tables' budget for sums of weights, if there are any (theory: the geometric mean of both errors is least
-at equal parts, see `Workload.taken`)."""
+_WEIGHT_SUMS_SHARE = 0.6
+"""Share of the tables' budget for sums of weights, if there are any (theory: the share at which the geometric mean of
+both errors is least is a half, see `Workload.taken`; a weighted count has the noise of a sum and of a count)."""
 
 
 _SEPARATE_MU_FACTOR = 1 - 1e-3
