@@ -205,3 +205,11 @@ def test_intervals_of_means_and_of_counts_of_codes_cover():
             answer, truth = ask.value_counts(name).loc[code], (frame[name] == code).sum()
             misses[name, code] += not answer["lower"] <= truth <= answer["upper"]
     assert max(misses.values()) <= stats.binom.isf(1e-4, keys, 0.05), misses
+
+
+def test_of_a_column_without_numbers_nothing_is_known():
+    frame = pd.DataFrame({"kids": np.full(500, -9)})
+    ask = dpf.sanitize(frame, epsilon=4, spaces={"kids": dpf.Integer(0, 9, special=[-9])}, key=KEY).dp
+    mean, std = ask.mean("kids"), ask.std("kids")
+    assert mean["upper"] - mean["lower"] > 4 and std["upper"] - std["lower"] > 2
+    assert is_close(ask.count({"kids": -9}), 500)
