@@ -148,8 +148,8 @@ class WithNull(Mechanism):
             states = np.asarray((codes == _words_of(self.null, self.code_words)).all(axis=1)).view(np.uint8)
             inside = np.where(states[:, None] > 0, _words_of(self.inner.centre, words), codes[:, :words])
         else:
-            states = _states(codes, self.inner.size)
-            inside = replaced(codes, states > 0, self.inner.centre)
+            states = _states(codes, self.inner.size, self.flag_codes)
+            inside = replaced(codes, states.astype(np.bool_), self.inner.centre)
         # The flag's codes are randomised as the centre too: time and words do not depend on them.
         self.inner._sample(inside, stream.skip(1), first_row, out[:, :words] if self.code_words else out)
         released = np.empty(len(codes), dtype=np.uint8)
@@ -257,9 +257,12 @@ class WithNull(Mechanism):
         return {"mechanism": self.tag, **shape, "epsilon": self.epsilon, "delta": self.delta, **codes}
 
 
-def _states(codes: IntArray, values: int) -> npt.NDArray[np.uint8]:
+def _states(codes: IntArray, values: int, flag_codes: int) -> npt.NDArray[np.uint8]:
     """Return the flag's state of every code: 0 for a value, and 1 and more for the flag's codes."""
-    return np.where(codes >= values, codes - codes.dtype.type(values - 1), 0).astype(np.uint8)
+    states = np.asarray(codes >= values).view(np.uint8)
+    for code in range(values + 1, values + flag_codes):
+        states += codes >= code
+    return states
 
 
 def _words_of(code: int, words: int) -> npt.NDArray[np.uint64]:

@@ -116,11 +116,17 @@ class MomentQueries(Asking):
         query_columns = [self._column(name).numeric(kind, times=False) for name in names]
         if not names or len(set(names)) < len(names):
             raise ParameterError("columns must name one column or more, each once")
-        nullable = [column.name for column in query_columns if column.space.flag_codes]
+        special = [column.name for column in query_columns if column.space.special_labels]
+        if special:
+            raise ParameterError(
+                f"column {name_list(special[:1])} has special values, which have no products; make them null and "
+                "declare its space without special, and they count as the middle of its bounds"
+            )
+        nullable = [column.name for column in query_columns if column.space.has_null]
         if nullable:
             raise ParameterError(
-                f"column {name_list(nullable[:1])} may hold special values or nulls, which have no products; declare "
-                "its space without special and Nullable, and nulls count as the middle of its bounds"
+                f"column {name_list(nullable[:1])} may hold nulls, which have no products; declare its space without "
+                "Nullable, and nulls count as the middle of its bounds"
             )
         for column in query_columns:
             start, step = column.line

@@ -182,9 +182,7 @@ def test_questions_on_the_raw_table_leave_special_values_out():
         assert ask.sum(column, share=0.1)["estimate"] == pytest.approx(numbers(column).sum(), abs=20)
         assert ask.quantile(column, 0.5, share=0.1)["estimate"] == numbers(column).median()
     assert ask.count({"score": "refused"}, share=0.1)["estimate"] == (survey()["score"] == "refused").sum()
-    with pytest.raises(
-        dpf.ParameterError, match="column score may hold special values or nulls, which have no products"
-    ):
+    with pytest.raises(dpf.ParameterError, match="column score has special values, which have no products"):
         ask.covariance(["score"], share=0.01)
 
 
@@ -205,3 +203,11 @@ def test_intervals_of_means_and_of_counts_of_codes_cover():
             answer, truth = ask.value_counts(name).loc[code], (frame[name] == code).sum()
             misses[name, code] += not answer["lower"] <= truth <= answer["upper"]
     assert max(misses.values()) <= stats.binom.isf(1e-4, keys, 0.05), misses
+
+
+def test_of_a_column_without_numbers_nothing_is_known():
+    frame = pd.DataFrame({"kids": np.full(500, -9)})
+    ask = dpf.sanitize(frame, epsilon=4, spaces={"kids": dpf.Integer(0, 9, special=[-9])}, key=KEY).dp
+    mean, std = ask.mean("kids"), ask.std("kids")
+    assert mean["upper"] - mean["lower"] > 4 and std["upper"] - std["lower"] > 2
+    assert is_close(ask.count({"kids": -9}), 500)

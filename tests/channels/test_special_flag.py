@@ -62,6 +62,7 @@ def test_the_inverse_undoes_the_law(space: Space):
         generator.random((mechanism.size, 2)),
         generator.random(mechanism.size),
     )
+    assert np.allclose(np.stack([mechanism.law(code) for code in range(mechanism.size)], axis=1), matrix)
     assert np.allclose(mechanism.invert(unit) @ matrix, unit)
     assert np.allclose(mechanism.invert(unit, squared=True), mechanism.invert(unit) ** 2)
     assert np.allclose(mechanism.apply(counts), matrix @ counts)

@@ -454,7 +454,8 @@ class NumberLaw(Law):
         """Return the variance of the numbers, without special values and nulls, and the variance of this estimate."""
         value, error = self.variance(sampling)
         factor = line[1] ** 2 * self.present[0] / max(self.present[0] - ddof, 1e-300)
-        return value * factor, (error * factor) ** 2
+        # Of a column without values nothing is known; the square of its error must stay finite.
+        return value * factor, min(error * factor, 1e150) ** 2
 
     @property
     def moments(self) -> tuple[float, float]:
