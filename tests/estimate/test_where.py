@@ -1,5 +1,7 @@
 """Statistics of the rows that meet conditions: pandas' own on the filtered table, and intervals that cover it."""
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -92,5 +94,5 @@ def test_the_shell_takes_conditions(tmp_path, capsys):
     with pytest.raises(SystemExit) as stop:
         main(["estimate", str(path), "mean", "age", "--where", '{"sex": "F"}', "--json"])
     assert stop.value.code == 0
-    answer = pd.read_json(capsys.readouterr().out)
-    assert answer["estimate"][0] == pytest.approx(SAFE.dp.mean("age", where={"sex": "F"})["estimate"])
+    (answer,) = json.loads(capsys.readouterr().out)
+    assert answer["estimate"] == pytest.approx(SAFE.dp.mean("age", where={"sex": "F"})["estimate"])
