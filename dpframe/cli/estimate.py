@@ -46,9 +46,14 @@ class _Options:
         return self.common_options | ({} if self.weights is None else {"weights": self.weights})
 
     @property
+    def row_options(self) -> dict[str, Any]:
+        """Options of statistics of some of the rows, which may have weights."""
+        return self.weight_options | ({} if self.where is None else {"where": self.where})
+
+    @property
     def group_options(self) -> dict[str, Any]:
-        """Options of statistics that may have groups and weights."""
-        return self.weight_options | ({} if self.by is None else {"by": self.by})
+        """Options of statistics that may have groups, conditions and weights."""
+        return self.row_options | ({} if self.by is None else {"by": self.by})
 
     @property
     def regression_options(self) -> dict[str, Any]:
@@ -104,7 +109,7 @@ def _find_column_statistics() -> dict[str, _Statistic]:
     for name, method in inspect.getmembers(Estimates, inspect.isfunction):
         parameters = list(inspect.signature(method).parameters)
         if not name.startswith("_") and parameters[1:2] == ["column"] and "target" in parameters:
-            options = {"by", "weights"}.intersection(parameters)
+            options = {"by", "where", "weights"}.intersection(parameters)
             statistics[name.replace("_", "-")] = _one_column(" ".join(options), partial(_compute_of_column, name))
     return statistics
 
@@ -115,7 +120,8 @@ def _compute_of_column(name: str, estimates: Estimates, columns: list[str], opti
 
 STATISTICS: dict[str, _Statistic] = {
     "value-counts": _one_column(
-        "bins normalize method weights", lambda e, c, q: e.value_counts(c[0], bins=q.bins, **q.count_options)
+        "bins normalize method where weights",
+        lambda e, c, q: e.value_counts(c[0], bins=q.bins, **(q.count_options | q.row_options)),
     ),
     "crosstab": _Statistic(
         range(2, 3),
@@ -140,7 +146,7 @@ STATISTICS: dict[str, _Statistic] = {
         frozenset(),
         lambda e, c, q: stack_cells(_name_axes(e.describe(c or None, **q.common_options), "statistic", "column")),
     ),
-    "mean": _one_column("by bins weights", lambda e, c, q: e.mean(c[0], q.by, bins=q.bins, **q.weight_options)),
+    "mean": _one_column("by bins where weights", lambda e, c, q: e.mean(c[0], q.by, bins=q.bins, **q.row_options)),
     "cov": _Statistic(range(2, 99), frozenset(), lambda e, c, q: stack_cells(e.cov(c, **q.common_options))),
     "corr": _Statistic(
         range(2, 99), frozenset({"weights"}), lambda e, c, q: stack_cells(e.corr(c, **q.weight_options))
@@ -164,7 +170,7 @@ STATISTICS: dict[str, _Statistic] = {
         lambda e, c, q: e.regress(c[0], **q.regression_options).rename_axis("term"),  # the column is a formula
     ),
     "quantile": _one_column(
-        "q by weights", lambda e, c, q: e.quantile(c[0], q.q or [0.25, 0.5, 0.75], **q.group_options)
+        "q by where weights", lambda e, c, q: e.quantile(c[0], q.q or [0.25, 0.5, 0.75], **q.group_options)
     ),
 }
 STATISTICS |= {name: definition for name, definition in _find_column_statistics().items() if name not in STATISTICS}
@@ -278,7 +284,7 @@ def estimate(
     method: Annotated[str | None, option("inverse, project, em, model or auto.")] = None,
     q: Annotated[list[float] | None, option("Levels of quantiles; repeat.")] = None,
     where: Annotated[
-        str | None, option('Conditions of count, in JSON: {"sex": "F", "age": {"lower": 18, "upper": 65}}.')
+        str | None, option('Conditions on rows, in JSON: {"sex": "F", "age": {"lower": 18, "upper": 65}}.')
     ] = None,
     k: Annotated[int | None, option("How many values top shows.", min=1)] = None,
     target: Annotated[

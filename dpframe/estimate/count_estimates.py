@@ -14,7 +14,7 @@ from dpframe.estimate import sets, surrogates
 from dpframe.estimate.axes import Axis, make_axis
 from dpframe.estimate.base import Bins, column_names
 from dpframe.estimate.column_evidence import of_ranks_alone
-from dpframe.estimate.conditions import ItemCondition, Where
+from dpframe.estimate.conditions import ItemCondition, ValueCondition, Where
 from dpframe.estimate.item_pairs import likely_pairs, pool_pairs
 from dpframe.estimate.not_found import nan_if_not_found, nan_if_unread
 from dpframe.estimate.results import RESULTS, Answer, Results
@@ -38,6 +38,7 @@ class CountEstimates(WeightedEstimates):
         bins: int | Sequence[Any] | None = None,
         dropna: bool = True,
         *,
+        where: Mapping[str, Any] | None = None,
         weights: str | None = None,
         method: str | None = None,
         target: str = "table",
@@ -58,9 +59,11 @@ class CountEstimates(WeightedEstimates):
             outer bins reach to the bounds of the space).
         dropna
             Leave nulls out.
+        where
+            Conditions on other columns, as in `count`: only rows that meet them, from draws of the table (see `infer`).
         weights
             A randomised column of numbers from 0 on, as weights of a survey: the results are sums of weights, or their
-            shares, from draws of the table (see `infer`).
+            shares, from draws of the table.
         method
             See the class; by default ``"auto"``, the most precise, for measured lists of values. For other values the
             default is ``"inverse"``, and with ``bins`` ``"em"``, the distribution of `histogram`. Unbiased counts
@@ -95,9 +98,9 @@ class CountEstimates(WeightedEstimates):
         """
         check_flags(normalize=normalize, sort=sort, ascending=ascending, dropna=dropna)
         axes = self._axes([column], {column: bins} if isinstance(column, str) and bins is not None else {})
-        if weights is not None:
-            self._check_weights(weights, [column], method)
-            sums, attrs, (index,) = self._weigh_shown_cells(axes, weights, target, dropna, normalize)
+        if weights is not None or where is not None:
+            self._check_draws([column], weights, method)
+            sums, attrs, (index,) = self._weigh_shown_cells(axes, weights, target, dropna, normalize, where=where)
             out = sums.frame(index, attrs)
             return out.sort_values("estimate", ascending=ascending, kind="stable") if sort else out
         fits = method is None and axes[0].column.space.is_listed
@@ -194,12 +197,13 @@ class CountEstimates(WeightedEstimates):
     def _weigh_shown_cells(
         self,
         axes: Sequence[Axis],
-        weights: str,
+        weights: str | None,
         target: str,
         dropna: bool,
         normalize: bool,
         given: Sequence[int] = (),
         margins: bool = False,
+        where: Mapping[str, Any] | None = None,
     ) -> tuple[Results, dict[str, Any], list[pd.Index[Any]]]:
         """Return the sums of weights of the cells to show, their shares, or the sums with totals of two axes."""
         shown_cells = self._cells_to_show(axes, dropna)
@@ -220,8 +224,9 @@ class CountEstimates(WeightedEstimates):
                 return np.block([[shown, parts[0]], [parts[1], parts[2]]])
             return shown
 
-        sums, attrs = self._weigh_cells(axes, weights, target, present)
-        self._warn_of_tails([*(axis.name for axis in axes), weights], lambda tails: tails.matter)
+        sums, attrs = self._weigh_cells(axes, weights, target, present, where)
+        names = [*(axis.name for axis in axes), *([] if weights is None else [weights])]
+        self._warn_of_tails(names, lambda tails: tails.matter)
         return sums.within(0.0), attrs, labels
 
     def _clip_to_possible(self, results: Results, answer: Answer, normalize: bool) -> Results:
@@ -296,7 +301,7 @@ class CountEstimates(WeightedEstimates):
         self._source.sampling(target)  # an unknown target is refused
         conditions = Where.of(where, self._source.column, self._is_open)
         if weights is not None:
-            return self._weigh_conditions(conditions, normalize, weights, method, target)
+            return self._weigh_conditions(self._value_conditions(where), normalize, weights, method, target)
         results, attrs = self._joints.count(conditions, method, target == "population", self._z)
         of_items = conditions.of_items if method == "auto" else None
         if of_items is not None:
@@ -332,16 +337,14 @@ class CountEstimates(WeightedEstimates):
         return results.series("count", attrs | self._tail_attrs(open_columns))
 
     def _weigh_conditions(
-        self, conditions: Where, normalize: bool, weights: str, method: str, target: str
+        self, conditions: Mapping[str, ValueCondition], normalize: bool, weights: str, method: str, target: str
     ) -> pd.Series[Any]:
         """Return the sum of the weights of rows that meet conditions on values, or its share of all weights."""
-        names = list(conditions.values)
+        names = list(conditions)
         self._check_weights(weights, names, method)
-        if len(names) < len(conditions.conditions):
-            raise ParameterError("weights go with conditions on values; ask for items of sets without weights")
 
         def weigh(codes: Mapping[str, Any], row_weights: FloatArray) -> FloatArray:
-            met = [condition.holds(codes[name].astype(np.int64)) for name, condition in conditions.values.items()]
+            met = [condition.holds(codes[name].astype(np.int64)) for name, condition in conditions.items()]
             total = float(row_weights.sum()) if normalize else 1.0
             return np.array([row_weights @ np.prod(met, axis=0) / max(total, 1e-300)])
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -157,6 +157,7 @@ class Estimates(CountEstimates, FunctionEstimates):
         column: str,
         *,
         by: str | Sequence[str] | None = None,
+        where: Mapping[str, Any] | None = None,
         weights: str | None = None,
         target: str = "table",
     ) -> Any:
@@ -170,7 +171,7 @@ class Estimates(CountEstimates, FunctionEstimates):
         >>> dpf.Estimates(safe).median("age").round().to_dict()
         {'estimate': 57.0, 'std_error': 5.0, 'lower': 42.0, 'upper': 62.0}
         """
-        return self.quantile(column, 0.5, by=by, weights=weights, target=target)
+        return self.quantile(column, 0.5, by=by, where=where, weights=weights, target=target)
 
     def describe(self, columns: Sequence[str] | None = None, *, target: str = "table") -> pd.DataFrame:
         """Return count, mean, standard deviation and quartiles of numeric columns (pandas' ``describe``).

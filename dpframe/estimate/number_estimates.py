@@ -39,6 +39,7 @@ class NumberEstimates(WeightedEstimates):
         column: str | Sequence[str],
         by: str | Sequence[str] | None = None,
         *,
+        where: Mapping[str, Any] | None = None,
         weights: str | None = None,
         bins: Any = None,
         method: str = "auto",
@@ -54,6 +55,8 @@ class NumberEstimates(WeightedEstimates):
             A randomised column: one mean per value (nulls of ``by`` are left out). Or a list of them: one mean for
             every combination of their values. Means of groups need not average to the overall mean: each mean is
             estimated separately, and shrunk to the other means by its noise.
+        where
+            Conditions on columns, as in `count`: only rows that meet them, from draws of the table (see `infer`).
         weights
             A randomised numeric column of non-negative weights. If measured tables count the columns, the mean is that
             of draws of the table (see `infer`), else it comes from the rows.
@@ -101,14 +104,14 @@ class NumberEstimates(WeightedEstimates):
         if not is_one_of(method, ["auto", "inverse"]):
             raise ParameterError('method must be "auto" or "inverse"')
         if isinstance(column, str):
-            return self._mean(column, by, weights, bins, method, target)
+            return self._mean(column, by, where, weights, bins, method, target)
         columns = column_names(column, "column")
         vectors = next((name for name in columns if self._source.column(name).space.holds_vectors), None)
         if vectors is not None:
             raise ParameterError(f"the mean of column {vectors!r} is a vector; ask for it on its own")
         if by is not None:
             raise ParameterError("by goes with the mean of one column; ask for each of them")
-        means = {name: self._mean(name, None, weights, None, method, target) for name in columns}
+        means = {name: self._mean(name, None, where, weights, None, method, target) for name in columns}
         out = pd.DataFrame(means).T.infer_objects() if means else pd.DataFrame(columns=list(RESULTS))
         missing = {name: why for mean in means.values() for name, why in mean.attrs.get(NOT_FOUND, {}).items()}
         if missing:
@@ -117,16 +120,26 @@ class NumberEstimates(WeightedEstimates):
 
     @nan_if_not_found
     def _mean(
-        self, column: str, by: str | Sequence[str] | None, weights: str | None, bins: Any, method: str, target: str
+        self,
+        column: str,
+        by: str | Sequence[str] | None,
+        where: Mapping[str, Any] | None,
+        weights: str | None,
+        bins: Any,
+        method: str,
+        target: str,
     ) -> pd.Series[Any] | pd.DataFrame:
         """Return the mean of one column, of all rows or by groups."""
-        if self._source.column(column).space.holds_vectors:
+        if where is not None:
+            self._check_draws([column], weights, method)
+        if self._source.column(column).space.holds_vectors and where is None:
             return self._vector_means(column, by, bins, target, weights=weights)
         sampling = self._source.sampling(target)
         scale = moments.Scale.of(self._source.column(column))
-        if weights is not None and method == "auto" and (by is not None or self._can_draw(column, weights)):
+        is_weighted = weights is not None and method == "auto" and (by is not None or self._can_draw(column, weights))
+        if where is not None or is_weighted:
             by_bins = {by: bins} if isinstance(by, str) and bins is not None else bins
-            weighted, attrs, index = self._weigh_groups([column], by, weights, target, _weighted_mean, by_bins)
+            weighted, attrs, index = self._weigh_groups([column], by, weights, target, _weighted_mean, by_bins, where)
             weighted = self._in_units(weighted.each(np.ravel), column)
             attrs |= self._tail_attrs([column])
             return weighted.series(column, attrs) if by is None else weighted.frame(index, attrs)
@@ -186,7 +199,7 @@ class NumberEstimates(WeightedEstimates):
             # Warnings about the coarser groups would confuse: the caller did not ask for them.
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                coarse = self._mean(column, key, None, (bins or {}).get(key), method, target)
+                coarse = self._mean(column, key, None, None, (bins or {}).get(key), method, target)
             assert isinstance(coarse, pd.DataFrame)
             error = coarse["std_error"].to_numpy()
             shape = [1] * results.std_error.ndim
@@ -340,13 +353,23 @@ class NumberEstimates(WeightedEstimates):
         return self._in_units(results, column).frame(index, {**attrs} | self._tail_attrs([column]))
 
     @nan_if_not_found
-    def sum(self, column: str, *, weights: str | None = None, target: str = "table") -> pd.Series[Any]:
+    def sum(
+        self,
+        column: str,
+        *,
+        by: str | Sequence[str] | None = None,
+        where: Mapping[str, Any] | None = None,
+        weights: str | None = None,
+        target: str = "table",
+    ) -> Any:
         """Return the sum of a numeric column (pandas' ``sum``), over the rows that are not null.
 
         Parameters
         ----------
         column
             A randomised column of numbers or booleans.
+        by, where
+            See `var`.
         weights
             A randomised numeric column: the result is the sum of products with the weights, over rows without nulls.
         target
@@ -372,9 +395,10 @@ class NumberEstimates(WeightedEstimates):
         scale = moments.Scale.of(self._source.column(column))
         if scale.is_time:
             raise ParameterError(f"column {column!r} holds times, which have no sum; ask for their mean")
-        if weights is not None and self._can_draw(column, weights):
-            results, attrs, _ = self._weigh_groups([column], None, weights, target, _weighted_sum)
-            return results.each(np.ravel).series(column, attrs | self._tail_attrs([column]))
+        if by is not None or where is not None or (weights is not None and self._can_draw(column, weights)):
+            results, attrs, index = self._weigh_groups([column], by, weights, target, _weighted_sum, where=where)
+            results, attrs = results.each(np.ravel), attrs | self._tail_attrs([column])
+            return results.series(column, attrs) if by is None else results.frame(index, attrs)
         statistic = moments.total(scale, self._weight(weights, column))
         return self._statistic(statistic, [column] if weights is None else [column, weights], target)
 
@@ -392,6 +416,7 @@ class NumberEstimates(WeightedEstimates):
         ddof: int = 1,
         *,
         by: str | Sequence[str] | None = None,
+        where: Mapping[str, Any] | None = None,
         weights: str | None = None,
         target: str = "table",
     ) -> Any:
@@ -405,6 +430,8 @@ class NumberEstimates(WeightedEstimates):
             Rows less than all that squares are divided by, at least 0.
         by
             A randomised column, or a list of them: one variance for each of their values, from draws of the table.
+        where
+            Conditions on columns, as in `count`: only rows that meet them, from draws of the table (see `infer`).
         weights
             A randomised column of weights from 0 on: Σw(x − m)²/Σw, times n/(n − ddof) for n rows, from draws.
         target
@@ -429,8 +456,8 @@ class NumberEstimates(WeightedEstimates):
         {'estimate': 400.0, 'std_error': 30.0, 'lower': 340.0, 'upper': 450.0}
         """
         checked_ddof = check_whole(ddof, "ddof", 0)
-        if by is not None or weights is not None:
-            results, attrs, index = self._weigh_spreads(column, by, weights, checked_ddof, target)
+        if by is not None or where is not None or weights is not None:
+            results, attrs, index = self._weigh_spreads(column, by, where, weights, checked_ddof, target)
             return results.series(column, attrs) if by is None else results.frame(index, attrs)
         series = self._variance(column, checked_ddof, target)
         # The interval covers rows that may lie beyond the bounds; the warning is for rows that surely do.
@@ -441,6 +468,7 @@ class NumberEstimates(WeightedEstimates):
         self,
         column: str,
         by: str | Sequence[str] | None,
+        where: Mapping[str, Any] | None,
         weights: str | None,
         ddof: int,
         target: str,
@@ -451,7 +479,7 @@ class NumberEstimates(WeightedEstimates):
         def spread(values: list[FloatArray], row_weights: FloatArray) -> FloatArray:
             return function(weighted_covariances(values, row_weights, ddof).ravel())
 
-        results, attrs, index = self._weigh_groups([column], by, weights, target, spread)
+        results, attrs, index = self._weigh_groups([column], by, weights, target, spread, where=where)
         return results.each(np.ravel).within(0.0), attrs | self._tail_attrs([column]), index
 
     def _variance(self, column: str, ddof: int, target: str) -> pd.Series[Any]:
@@ -465,6 +493,7 @@ class NumberEstimates(WeightedEstimates):
         ddof: int = 1,
         *,
         by: str | Sequence[str] | None = None,
+        where: Mapping[str, Any] | None = None,
         weights: str | None = None,
         target: str = "table",
     ) -> Any:
@@ -480,7 +509,7 @@ class NumberEstimates(WeightedEstimates):
             A randomised column of numbers, booleans or times.
         ddof
             Rows less than all that squares are divided by, at least 0.
-        by, weights
+        by, where, weights
             See `var`.
         target
             See the class.
@@ -503,9 +532,9 @@ class NumberEstimates(WeightedEstimates):
         >>> dpf.Estimates(safe).std("age").round(1).to_dict()
         {'estimate': 19.9, 'std_error': 0.7, 'lower': 18.6, 'upper': 21.2}
         """
-        if by is not None or weights is not None:
+        if by is not None or where is not None or weights is not None:
             checked_ddof = check_whole(ddof, "ddof", 0)
-            roots, attrs, index = self._weigh_spreads(column, by, weights, checked_ddof, target, np.sqrt)
+            roots, attrs, index = self._weigh_spreads(column, by, where, weights, checked_ddof, target, np.sqrt)
             roots = self._in_units(roots, column, "duration")
             return roots.series(column, attrs) if by is None else roots.frame(index, attrs)
         moment, z = self.var(column, ddof, target=target), self._z
@@ -777,6 +806,7 @@ class NumberEstimates(WeightedEstimates):
         q: float | Sequence[float] = 0.5,
         *,
         by: str | Sequence[str] | None = None,
+        where: Mapping[str, Any] | None = None,
         weights: str | None = None,
         target: str = "table",
     ) -> pd.Series[Any] | pd.DataFrame:
@@ -795,6 +825,8 @@ class NumberEstimates(WeightedEstimates):
             A level in (0, 1), or a list of them.
         by
             A randomised column, or a list of them: quantiles for each of their values, from draws of the table.
+        where
+            Conditions on columns, as in `count`: only rows that meet them, from draws of the table.
         weights
             A randomised column of weights from 0 on: the values at which the share of the weights reaches the levels,
             from draws of the table (see `infer`).
@@ -825,8 +857,8 @@ class NumberEstimates(WeightedEstimates):
         sampling = self._source.sampling(target)
         levels, z = checked_levels(q), self._z
         source_column = self._source.column(column)
-        if by is not None or weights is not None:
-            return self._weigh_quantiles(column, levels, by, weights, target, bool(np.ndim(q)))
+        if by is not None or where is not None or weights is not None:
+            return self._weigh_quantiles(column, levels, by, where, weights, target, bool(np.ndim(q)))
         moments.check_holds_numbers(source_column)
         space = source_column.space
         fitted = self._joints.law(column)
@@ -853,6 +885,7 @@ class NumberEstimates(WeightedEstimates):
         column: str,
         levels: FloatArray,
         by: str | Sequence[str] | None,
+        where: Mapping[str, Any] | None,
         weights: str | None,
         target: str,
         has_levels: bool,
@@ -862,7 +895,7 @@ class NumberEstimates(WeightedEstimates):
         def quantiles(values: list[FloatArray], row_weights: FloatArray) -> FloatArray:
             return weighted_quantiles(values[0], row_weights, levels)
 
-        results, attrs, index = self._weigh_groups([column], by, weights, target, quantiles)
+        results, attrs, index = self._weigh_groups([column], by, weights, target, quantiles, where=where)
         attrs |= self._tail_attrs([column])
         results = self._in_units(results.each(np.ravel), column)
         if by is None:

@@ -18,6 +18,7 @@ import pandas as pd
 from dpframe.errors import InferenceWarning, ParameterError, check_whole, warn
 from dpframe.estimate.axes import Axis
 from dpframe.estimate.base import column_names
+from dpframe.estimate.conditions import ValueCondition, Where
 from dpframe.estimate.drawn_tables import CodeLimits
 from dpframe.estimate.functions import DrawnTables, FunctionValues, describe_weaknesses
 from dpframe.estimate.moments import check_holds_numbers
@@ -89,16 +90,39 @@ class WeightedEstimates(VectorEstimates):
             )
         if weights in columns:
             raise ParameterError(f"a column cannot be weighted by itself; take {weights!r} out of the columns")
+        self._check_draws(columns, None, method)
+
+    def _check_draws(self, columns: Sequence[str], weights: str | None, method: str | None) -> None:
+        """Raise `ParameterError` for weights that do not suit columns, and for a method that uses no draws."""
+        if weights is not None:
+            self._check_weights(weights, columns)
         if method not in (None, "auto"):
             raise ParameterError(
-                'weighted statistics are means of draws of the table; leave method out, or pass "auto"'
+                'statistics with weights or where are means of draws of the table; leave method out, or pass "auto"'
             )
 
     def _weigh_rows(
-        self, statistic: Rows, columns: Sequence[str], weights: str | None, target: str
+        self,
+        statistic: Rows,
+        columns: Sequence[str],
+        weights: str | None,
+        target: str,
+        where: Mapping[str, Any] | None = None,
     ) -> tuple[Results, dict[str, Any]]:
-        """Return a statistic of rows with weights, or with equal ones, from draws of the table, and its attrs."""
-        names = list(dict.fromkeys([*columns, *([] if weights is None else [weights])]))
+        """Return a statistic of rows with weights, or with equal ones, from draws of the table, and its attrs.
+
+        ``where`` restricts the statistic to the rows that meet conditions on values.
+        """
+        conditions = {} if where is None else self._value_conditions(where)
+        names = list(dict.fromkeys([*columns, *([] if weights is None else [weights]), *conditions]))
+
+        def compute(codes: Codes, row_weights: FloatArray) -> FloatArray:
+            if conditions:
+                met = [condition.holds(codes[name].astype(np.int64)) for name, condition in conditions.items()]
+                rows = np.flatnonzero(np.prod(met, axis=0))
+                codes, row_weights = {name: column[rows] for name, column in codes.items()}, row_weights[rows]
+            return statistic(codes, row_weights)
+
         tables = self._sample_tables(names, TABLE_DRAWS, target)
         values, chance_variances = list[FloatArray](), list[FloatArray]()
         calibration = None if weights is None else self._calibrate_weights(tables, columns, weights)
@@ -110,16 +134,23 @@ class WeightedEstimates(VectorEstimates):
                 row_weights = np.where(has_weight, numbers, 0.0)
             if calibration is not None:
                 row_weights = calibration.apply(draw, codes, row_weights)
-            values.append(statistic(codes, row_weights))
+            values.append(compute(codes, row_weights))
             if target == "population":
                 rows = tables.draws.generator("bootstrap", draw).integers(0, len(row_weights), len(row_weights))
-                resampled = statistic({name: column[rows] for name, column in codes.items()}, row_weights[rows])
+                resampled = compute({name: column[rows] for name, column in codes.items()}, row_weights[rows])
                 chance_variances.append((resampled - values[-1]) ** 2)
         within = np.nanmean(chance_variances, axis=0) if chance_variances else None
         results = FunctionValues(None, np.array(values), within).results(self._z, target == "population")
         attrs = self._describe_draws(tables, names)
         attrs = {"source": self._joints.tables.source_of(names)} | attrs
         return results, attrs if weights is None else {"weights": weights} | attrs
+
+    def _value_conditions(self, where: Mapping[str, Any]) -> dict[str, ValueCondition]:
+        """Return the conditions of ``where`` by column; `ParameterError` for conditions on items of sets."""
+        conditions = Where.of(where, self._source.column, self._is_open)
+        if len(conditions.values) < len(conditions.conditions):
+            raise ParameterError("where takes conditions on values here; count takes conditions on items of sets")
+        return dict(conditions.values)
 
     def _calibrate_weights(self, tables: DrawnTables, columns: Sequence[str], weights: str) -> WeightCalibration | None:
         """Return the measured sums of weights that draws are scaled to, or None if none were measured."""
@@ -138,9 +169,10 @@ class WeightedEstimates(VectorEstimates):
     def _weigh_cells(
         self,
         axes: Sequence[Axis],
-        weights: str,
+        weights: str | None,
         target: str,
         present: Callable[[FloatArray], FloatArray] = np.asarray,
+        where: Mapping[str, Any] | None = None,
     ) -> tuple[Results, dict[str, Any]]:
         """Return the sums of weights by the cells of axes, or what ``present`` makes of them on every draw."""
         shapes: list[tuple[int, ...]] = []
@@ -150,7 +182,7 @@ class WeightedEstimates(VectorEstimates):
             shapes.append(cells.shape)
             return cells.ravel()
 
-        results, attrs = self._weigh_rows(sum_cells, [axis.name for axis in axes], weights, target)
+        results, attrs = self._weigh_rows(sum_cells, [axis.name for axis in axes], weights, target, where)
         return results.each(lambda values: values.reshape(shapes[0])), attrs
 
     def _weigh_groups(
@@ -161,6 +193,7 @@ class WeightedEstimates(VectorEstimates):
         target: str,
         statistic: Callable[[list[FloatArray], FloatArray], FloatArray],
         bins: Any = None,
+        where: Mapping[str, Any] | None = None,
     ) -> tuple[Results, dict[str, Any], pd.Index[Any]]:
         """Return a statistic of columns of numbers and of weights in each group, of shape (groups, values).
 
@@ -188,7 +221,7 @@ class WeightedEstimates(VectorEstimates):
             parts = [rows[ends[group] : ends[group + 1]] for group in groups]
             return np.concatenate([statistic([n[part] for n, _ in numbers], row_weights[part]) for part in parts])
 
-        results, attrs = self._weigh_rows(compute, [*columns, *keys], weights, target)
+        results, attrs = self._weigh_rows(compute, [*columns, *keys], weights, target, where)
         self._warn_of_tails([*columns, *([] if weights is None else [weights])], lambda tails: tails.matter)
         labels = [axis.labels[cells] for axis, cells in zip(axes, shown_cells, strict=True)]
         index = labels[0] if len(labels) == 1 else pd.MultiIndex.from_product(labels) if labels else pd.RangeIndex(1)

@@ -386,7 +386,7 @@ BAD = [
     (["estimate", "in.parquet", "middle", "age"], "statistic must be one of value-counts, crosstab"),
     (["estimate", "in.parquet", "value_count", "age"], "did you mean 'value-counts'? statistic must be one of"),
     (["estimate", "in.parquet", "count", "age"], "count takes --where and no columns; got 1"),
-    (["estimate", "in.parquet", "mean", "age", "--where", "{}"], "mean takes no --where; leave it out"),
+    (["estimate", "in.parquet", "corr", "age", "income", "--where", "{}"], "corr takes no --where; leave it out"),
     (["estimate", "in.parquet", "count", "--where", "[]"], "--where must be a JSON object"),
     (["estimate", "in.parquet", "crosstab", "age"], "crosstab takes 2 columns; got 1"),
     (["estimate", "in.parquet", "mean", "age", "sex"], "got 2; to group by the second, dpframe … mean age --by sex"),
