@@ -176,7 +176,9 @@ def test_no_class_has_a_private_noun() -> None:
     assert private <= EXCEPTIONS, f"use the field's noun for {sorted(private - EXCEPTIONS)}"
 
 
+@pytest.mark.slow
 def test_messages_are_short() -> None:
+    """All messages in one test, as it reads each module."""
     found = [
         (f"{path.relative_to(PACKAGE)}:{line}", text)
         for path in sorted(PACKAGE.rglob("*.py"))

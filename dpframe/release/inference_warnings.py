@@ -48,7 +48,7 @@ def warn_of_nulls(plan: Plan) -> None:
 
 
 def warn_not_found(plan: Plan, expected: Sequence[str] = ()) -> None:
-    """Warn, in one line for all columns, of spaces that private inference did not find, with declarations to write.
+    """Warn once, for all columns, of spaces that private inference did not find, with declarations to write.
 
     ``expected``: lines on the expected errors of a release of so few rows.
     """

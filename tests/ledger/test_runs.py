@@ -145,7 +145,7 @@ def test_an_interrupted_run_is_no_other(ledger, source, tmp_path):
     target = tmp_path / "out.parquet"
     with pytest.raises(Killed):
         night(ledger, source, target, progress=stop)
-    with pytest.raises(LedgerError, match=r"or another run is.*be used again:.*forget"):
+    with pytest.raises(LedgerError, match=r"or another run is named.*key is void:.*forget"):
         night(ledger, source, target, run="2026-11-26")
     night(ledger, source, target)
     assert notes(ledger) == ["release, run 2026-11-25"]
