@@ -44,7 +44,8 @@ def run(path: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="nb") as folder:
         manager = AsyncKernelManager(kernel_name="python3", connection_file=f"{folder}/kernel.json", transport="ipc")
         NotebookClient(notebook, km=manager, timeout=600, resources={"metadata": {"path": folder}}).execute()
-        text = nbformat.writes(notebook).replace(folder, "folder")
+        # The paths of this machine's folder and kernel are no part of a page.
+        text = re.sub(r"/tmp/ipykernel_\d+/\d+\.py", "cell.py", nbformat.writes(notebook).replace(folder, "folder"))
     notebook = nbformat.reads(text, as_version=4)
     for number, cell in enumerate(notebook.cells):
         cell.id = f"cell-{number}"
