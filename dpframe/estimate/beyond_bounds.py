@@ -5,7 +5,8 @@ E(X − u)⁺ = ∫ P(X > x) dx. A tail is a Pareto law beyond the bound: of R r
 numbers end, or where less than one row in forty is expected. R and α have a posterior: by the counts of inference in
 doublings of the distance from the column's mean, and by the rows at the bound in the measured tables, of which the rows
 beyond it are a part. A heap that is far beyond, such as a code for missing values, is a point mass in one cell of
-inference's counts. Intervals end at quantiles of the posterior.
+inference's counts. Intervals end at quantiles of the posterior. Three words are kept apart: a pile lies at the bound
+itself, a heap is a point mass in one remote cell, and a hump means that the whole tail lies at one distance.
 
 Rows that seem to be clipped to a bound that was declared show by far more at it than close to it. Some heaps at an end
 are natural, and are passed over: zeros and ones at the lower bound, both ends of shares and of percentages, and those
@@ -50,8 +51,8 @@ of standard deviations three times as wide.
 """
 
 PRIOR_SHARE_OUTSIDE = 0.25
-"""Mean of the prior of the rows beyond a bound, as a share of all rows that the counts allow outside of both (tuned; it
-is the mean of 27 real tables, effect not measured)."""
+"""Median of the prior of the rows beyond a bound, as a share of all rows that the counts allow outside of both (tuned on
+27 real tables; effect not measured)."""
 
 TAIL_SHAPE_ERROR, NEAR_SHAPE_ERROR = 0.3, 1.0
 """Relative error of a Pareto law's count in a doubling of the distance beyond the bound, and just within it: most laws
@@ -218,8 +219,7 @@ class Tail:
 
     @property
     def _prior_rows(self) -> float:
-        """Median of the prior of the rows beyond the bound; its density falls as the square of one more than their
-        number in medians."""
+        """Median m of the prior of the rows R beyond the bound, whose density is (1/m)/(1 + R/m)²."""
         return max(PRIOR_SHARE_OUTSIDE * self.hidden, 1e-9)
 
     @cached_property

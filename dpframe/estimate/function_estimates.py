@@ -51,14 +51,14 @@ class FunctionEstimates(NumberEstimates):
             See the class. For the population, ``f`` is called on one bootstrap sample of each draw, too, unless its
             result has standard errors, ``.bse``.
         draws
-            Number of draws, from 2 to 40: the error of a standard error is about 1/√(2·draws) of it.
+            Number of draws, from 2 to 40: the relative error of a standard error is about 1/√(2·draws).
 
         Returns
         -------
         Series ``estimate, std_error, lower, upper`` for a number, and otherwise a DataFrame of these columns with the
         labels of the result. ``attrs["columns"]`` are the drawn columns, ``attrs["weak"]`` the reasons why intervals
-        cover less, and ``attrs["assumes"]`` three or more columns whose interaction no table counts and is assumed to
-        be moderate. A value that fewer than half of the draws have is NaN.
+        cover less. ``attrs["assumes"]`` lists the columns if there are three or more and no table counts them
+        together: their interaction is assumed to be moderate. A value that fewer than half of the draws have is NaN.
 
         Raises
         ------
@@ -84,7 +84,7 @@ class FunctionEstimates(NumberEstimates):
         if not callable(f):
             raise ParameterError("f must be a function of a DataFrame; write e.g. lambda t: t['age'].median()")
         names = self._find_columns_of(f) if columns is None else column_names(columns, "columns")
-        tables = self._sample_tables(names, draws, target)
+        tables = self._prepare_draws(names, draws, target)
         values = evaluate(f, tables, target == "population")
         results = values.results(self._z, target == "population")
         attrs = self._describe_draws(tables, names)
@@ -156,7 +156,7 @@ class FunctionEstimates(NumberEstimates):
             raise ParameterError(
                 f"private inference did not find {name_list(unfound_columns)}; leave it out, or declare its space"
             )
-        tables = self._sample_tables(names, draws, target)
+        tables = self._prepare_draws(names, draws, target)
         fits = fit_draws(formula, family, weights, tables)
         is_population = target == "population"
         results, p_values = fits.values.results(self._z, is_population), fits.values.p_values(is_population)

@@ -330,8 +330,8 @@ class NumberEstimates(WeightedEstimates):
 
     def _overall_mean(self, scale: moments.Scale) -> tuple[float, float, float]:
         """Return the mean of all rows, its variance, and the standard deviation of the rows."""
-        (start, step), (mean, squares) = scale.line, self._joints.law(scale.column.name).moments
-        width, ends = step * math.sqrt(max(squares, 0.0)), _ends(scale.column.space)
+        (start, step), (mean, variance_of_codes) = scale.line, self._joints.law(scale.column.name).moments
+        width, ends = step * math.sqrt(max(variance_of_codes, 0.0)), _ends(scale.column.space)
         values, covariance, _ = self._moments(
             moments.mean(scale, None), [scale.column.name], "table", self._joints.tables.law(scale.column.name)
         )

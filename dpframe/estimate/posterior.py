@@ -467,8 +467,8 @@ class TableDraws:
 class ConditionedDraws(TableDraws):
     """Draws of counts given the measured counts of each pair, for complete synthetic tables.
 
-    `TableDraws` measure the error of a separate estimate. They share the fit's shrinkage, which would bias a
-    correlation or a coefficient that is computed from the draws.
+    Draws of `TableDraws` measure the error of an estimate that is made elsewhere. They are shrunk as the fit is, which
+    would bias a correlation or a coefficient that is computed from the draws.
     """
 
     @cached_property
@@ -483,12 +483,14 @@ class ConditionedDraws(TableDraws):
         for place, (name, column) in enumerate(zip(self.names, self.columns, strict=True)):
             if name not in shares_by_column and self.model.tables.source_of([name]) == "rows":
                 generator, channel = self.generator("rows", name), column.axis.channel
-                rows = self.model.tables.source.n
+                released_rows = self.model.tables.source.n
                 shares = column.shares if column.is_cut else self.evidence.one_ways[place]
-                smoothed = shares * rows + 0.5
+                smoothed = shares * released_rows + 0.5
                 expected = channel @ (smoothed / smoothed.sum())
-                counts = generator.multinomial(rows, expected / expected.sum(), TABLE_DRAWS).astype(np.float64)
-                shares_by_column[name] = np.array([RowsLaw.of(channel, replicate).shares for replicate in counts])
+                counts = generator.multinomial(released_rows, expected / expected.sum(), TABLE_DRAWS)
+                shares_by_column[name] = np.array(
+                    [RowsLaw.of(channel, replicate.astype(np.float64)).shares for replicate in counts]
+                )
         return shares_by_column
 
     def _central_counts(self, law: NumberLaw) -> FloatArray:

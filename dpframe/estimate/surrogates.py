@@ -287,10 +287,14 @@ def product_sums(
 ) -> dict[K, Sums]:
     """Return sums of products of surrogates, with second moments, for several lists of terms in one pass.
 
-    Columns of one of the ``groups`` have a joint surrogate.
+    A column has the same function in all terms of a list; only its power differs. Columns of one of the ``groups``
+    have a joint surrogate.
     """
     surrogates, n = Surrogates(columns, groups), 0
-    sums = {key: [np.zeros(len(terms)), *np.zeros((2, len(terms), len(terms)))] for key, terms in wanted.items()}
+    sums = {
+        key: (np.zeros(len(terms)), np.zeros((len(terms), len(terms))), np.zeros((len(terms), len(terms))))
+        for key, terms in wanted.items()
+    }
     for codes, repeats in _iterate_weighted(columns, batches):
         n += int(repeats.sum())
         factors: dict[Feature, FloatArray] = {}

@@ -40,8 +40,9 @@ Rows = Callable[[Codes, FloatArray], FloatArray]
 class WeightedEstimates(VectorEstimates):
     """Draws of the original table, and statistics of its rows with weights."""
 
-    def _sample_tables(self, names: Sequence[str], draws: int, target: str) -> DrawnTables:
-        """Return draws of some columns; `ParameterError` for columns that cannot be drawn."""
+    def _prepare_draws(self, names: Sequence[str], draws: int, target: str) -> DrawnTables:
+        """Check a request for draws of some columns, and return them; rows are drawn when they are read."""
+        # An unknown target is refused before any draw.
         self._source.sampling(target)
         draw_count = check_whole(draws, "draws", 2, TABLE_DRAWS)
         if not names:
@@ -123,7 +124,7 @@ class WeightedEstimates(VectorEstimates):
                 codes, row_weights = {name: column[rows] for name, column in codes.items()}, row_weights[rows]
             return statistic(codes, row_weights)
 
-        tables = self._sample_tables(names, TABLE_DRAWS, target)
+        tables = self._prepare_draws(names, TABLE_DRAWS, target)
         values, chance_variances = list[FloatArray](), list[FloatArray]()
         calibration = None if weights is None else self._calibrate_weights(tables, columns, weights)
         for draw in range(tables.table_count):

@@ -103,7 +103,7 @@ _BRANCH_HISTOGRAMS: dict[str, tuple[tuple[str, ...], ...]] = {
 """The kinds of histograms that every branch asks for, in their order."""
 
 _WRITTEN_BRANCHES = ("text", "boolean", "whole number", "number", "date", "timestamp")
-"""Branches of every column of kinds: the types that text may write."""
+"""Branches that every column of objects asks for: types whose values may be written as text."""
 
 _COLUMN_HISTOGRAMS = (
     ("values",),
@@ -119,8 +119,8 @@ _COLUMN_HISTOGRAMS = (
 of the format)."""
 
 
-def is_asked(histograms: Sequence[tuple[str | None, str]]) -> bool:
-    """Return whether some column asks for these histograms, each a branch (or None) and a kind."""
+def is_possible_request(histograms: Sequence[tuple[str | None, str]]) -> bool:
+    """Return whether inference asks exactly these histograms of columns of some type: each a branch, or None, and a kind."""
     common_kinds = tuple(kind for branch, kind in histograms if branch is None)
     if common_kinds != ("kinds",):
         return common_kinds in _COLUMN_HISTOGRAMS and len(common_kinds) == len(histograms)
@@ -128,7 +128,7 @@ def is_asked(histograms: Sequence[tuple[str | None, str]]) -> bool:
     for branch, kind in histograms:
         if branch is not None:
             branches[branch] = (*branches.get(branch, ()), kind)
-    # A column without nulls asks nothing of truth values.
+    # A boolean column without nulls asks for no histogram, so that its branch may be absent.
     needed = {branch for branch in _WRITTEN_BRANCHES if () not in _BRANCH_HISTOGRAMS[branch]}
     return needed <= branches.keys() and all(
         kinds in _BRANCH_HISTOGRAMS.get(branch, ()) for branch, kinds in branches.items()

@@ -14,7 +14,7 @@ from dpframe.accounting.gaussian_dp import step_delta
 from dpframe.errors import PlanError, name_list
 from dpframe.inference.histogram_specs import UNKNOWN_DOMAINS, HistogramSpec, find_cost_failures
 from dpframe.inference.inferred import Inferred, Measured
-from dpframe.inference.kinds import choose_branch, is_asked
+from dpframe.inference.kinds import choose_branch, is_possible_request
 from dpframe.spaces import Boolean, Datetime, Integer, Space
 
 TYPED: tuple[Space, ...] = (Boolean(), Integer(-128, 127), Integer(0, 255), Datetime("00:00", "23:59", "min"))
@@ -85,7 +85,7 @@ def _count_failures(inferred: Inferred, spaces: Mapping[str, Space]) -> Iterator
 
 def _find_difference(histograms: Sequence[HistogramSpec], recorded: Sequence[Measured], threshold: int) -> str | None:
     """Return how recorded counts differ from the rule's requests, or None if they do not."""
-    if not is_asked([(h.way, h.kind) for h in histograms]):
+    if not is_possible_request([(h.way, h.kind) for h in histograms]):
         return "no column is asked what the plan says of it"
     expected = _expected_histograms(histograms, recorded)
     if [(h.kind, h.variance) for h in expected] != [(m.kind, m.variance) for m in recorded]:

@@ -459,7 +459,7 @@ class NumberLaw(Law):
 
     @property
     def moments(self) -> tuple[float, float]:
-        """Mean and variance of the codes; see `Law`."""
+        """Mean of the codes by the non-negative shares, and the variance, which is unbiased about its own mean."""
         return float(self._value_shares @ self.middles), self.variance()[0]
 
     def variance(self, sampling: float = 0.0) -> tuple[float, float]:
@@ -542,8 +542,10 @@ class NumberPair:
     counts: FloatArray
     variances: FloatArray
 
-    def moments(self, one: float, other: float, ddof: int, population: float) -> tuple[FloatArray, FloatArray]:
-        """Return covariance and both variances, and the variances of these three; ``one``, ``other`` are code steps."""
+    def moments(
+        self, first_step: float, second_step: float, ddof: int, population: float
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return covariance and both variances, and the variances of these three, in units of steps of the codes."""
         x, y = self._centred_means(0), self._centred_means(1)
         total = max(float(self.counts.sum()), ddof + 1.0)
         mean_products, bin_covariance = np.multiply.outer(x, y), self.between(self.counts)
@@ -557,7 +559,7 @@ class NumberPair:
         noise = noise * (factor / total) ** 2 + ((covariance - bin_covariance) / 2) ** 2
         (first, first_error), (second, second_error) = (law.variance(population) for law in self.laws)
         noise += population * (first * second + covariance**2) / total
-        units = np.array([one * other, one**2, other**2]) * total / (total - ddof)
+        units = np.array([first_step * second_step, first_step**2, second_step**2]) * total / (total - ddof)
         return np.array([covariance, first, second]) * units, np.array(
             [noise, first_error**2, second_error**2]
         ) * units**2
@@ -619,18 +621,18 @@ class NumberPair:
 
 
 def share_variance(uneven: FloatArray | float, below: FloatArray | float) -> FloatArray:
-    """Return the variance of the share of a cell's rows on one side of a value of one of these rows.
+    """Return the mean squared error of ``below`` as the share of a cell's rows on one side of one of its rows' values.
 
     ``below`` is this side's part of the codes. The rows follow a Dirichlet process about an even spread (Ferguson
-    1973), with the sum ``uneven`` of squared shares. The share on a given side has the variance
-    uneven·below·(1 − below). The value itself has a share by Beta(1, 1/uneven − 1), with the mean square
-    2·uneven²/(1 + uneven), on either side.
+    1973), with the sum ``uneven`` of squared shares. The row's value has a share V by Beta(1, 1/uneven − 1), with
+    E V² = 2·uneven²/(1 + uneven). The other rows have the weight 1 − V, with E(1 − V)² = (1 − uneven)/(1 + uneven), and
+    their share on the side has the variance uneven·below·(1 − below). V lies on either side: the larger error counts.
 
     >>> share_variance(np.array([0.0, 0.5, 1.0]), 0.5).round(3).tolist()
     [0.0, 0.125, 0.25]
     """
-    value_square = 2 * uneven * np.maximum(below, 1 - below) ** 2
-    return np.asarray(uneven / (1 + uneven) * ((1 - uneven) * below * (1 - below) + value_square))
+    worst_value_term = 2 * uneven * np.maximum(below, 1 - below) ** 2
+    return np.asarray(uneven / (1 + uneven) * ((1 - uneven) * below * (1 - below) + worst_value_term))
 
 
 def rising(heights: FloatArray) -> FloatArray:
@@ -676,7 +678,11 @@ def truncated_root(square: float, error: float, most: float) -> float:
 
 
 def _make_prior(tree: Tree, starts: IntArray, cells: int, n: float) -> tuple[FloatArray, FloatArray]:
-    """Return the prior mean and covariance: diffuse, except that stretches of a cell share its other rows by width."""
+    """Return the prior mean and covariance of the rows of cells, which are diffuse outside of divided cells.
+
+    The stretches of a divided cell share its light rows, those outside heavy parts, by width, up to the level's
+    unevenness. Only their total is diffuse.
+    """
     prior, diffuse = np.zeros(cells), (_PRIOR_SD_PER_ROW * max(n, 1.0)) ** 2
     covariance = np.diag(np.full(cells, diffuse))
     for stretches in tree.stretches:
