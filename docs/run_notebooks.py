@@ -45,7 +45,7 @@ def run(path: Path) -> None:
         manager = AsyncKernelManager(kernel_name="python3", connection_file=f"{folder}/kernel.json", transport="ipc")
         NotebookClient(notebook, km=manager, timeout=600, resources={"metadata": {"path": folder}}).execute()
         # The paths of this machine's folder and kernel are no part of a page.
-        text = re.sub(r"/tmp/ipykernel_\d+/\d+\.py", "cell.py", nbformat.writes(notebook).replace(folder, "folder"))
+        text = re.sub(r"/\w+/ipykernel_\d+/\d+\.py", "cell.py", nbformat.writes(notebook).replace(folder, "folder"))
     notebook = nbformat.reads(text, as_version=4)
     for number, cell in enumerate(notebook.cells):
         cell.id = f"cell-{number}"

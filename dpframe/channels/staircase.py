@@ -220,7 +220,7 @@ class Staircase(Mechanism):
                 f"mechanism staircase is for at most {MAX_STAIRCASE_STEPS} steps, and space {space.tag} has "
                 f"{space.values - 1}; use geometric or fewer steps"
             )
-        return cls(space.values - 1, epsilon, delta, space.has_null)
+        return cls(space.values - 1, epsilon, delta, space.flag_codes == 1)
 
     @cached_property
     def table(self) -> BoxTable:

@@ -51,8 +51,8 @@ of standard deviations three times as wide.
 """
 
 PRIOR_SHARE_OUTSIDE = 0.25
-"""Median of the prior of the rows beyond a bound, as a share of all rows that the counts allow outside of both (tuned on
-27 real tables; effect not measured)."""
+"""Median of the prior of the rows beyond a bound, as a share of all rows that the counts allow outside of both (tuned
+on 27 real tables; effect not measured)."""
 
 TAIL_SHAPE_ERROR, NEAR_SHAPE_ERROR = 0.3, 1.0
 """Relative error of a Pareto law's count in a doubling of the distance beyond the bound, and just within it: most laws

@@ -415,7 +415,7 @@ class Estimates(CountEstimates, FunctionEstimates):
         names = [name for name in self.plan.names if name not in self._source.missing]
         if columns is not None:
             names = column_names(columns, "columns")
-        tables = self._sample_tables(names, check_whole(copies, "copies", 2, TABLE_DRAWS), "table")
+        tables = self._prepare_draws(names, check_whole(copies, "copies", 2, TABLE_DRAWS), "table")
         self._describe_draws(tables, names)
         return SyntheticCopies(tables.table(draw, self._synthesizer.text) for draw in range(tables.table_count))
 

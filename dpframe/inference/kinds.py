@@ -120,7 +120,10 @@ of the format)."""
 
 
 def is_possible_request(histograms: Sequence[tuple[str | None, str]]) -> bool:
-    """Return whether inference asks exactly these histograms of columns of some type: each a branch, or None, and a kind."""
+    """Return whether inference asks exactly these histograms of columns of some type.
+
+    Each histogram is a branch, or None, and a kind.
+    """
     common_kinds = tuple(kind for branch, kind in histograms if branch is None)
     if common_kinds != ("kinds",):
         return common_kinds in _COLUMN_HISTOGRAMS and len(common_kinds) == len(histograms)

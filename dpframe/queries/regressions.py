@@ -28,7 +28,6 @@ from dpframe.spaces.arrays import FloatArray
 from dpframe.totals.answers import Portion
 from dpframe.totals.counts import Codes, noisy
 from dpframe.totals.newton import NewtonNoise, gradient_sum, gram_sum, newton_fit, newton_noise
-from dpframe.totals.questions import filled
 from dpframe.totals.ridge import (
     FEATURE_SCALE,
     LOSSES,
@@ -68,12 +67,16 @@ class Term:
         return start + half, half
 
     def features(self, codes: Codes) -> FloatArray:
-        """Return one row's features per row, of norm at most 1; a null is the middle, or the first category."""
+        """Return one row's features per row, of norm at most 1; a null is the middle, or the first category.
+
+        A special value is the middle as well: its code lies beyond the bounds, and its row would move a sum farther.
+        """
         if self.axis is not None:
             cells = self.axis.cell_of(codes)
             return np.asarray(np.asarray(cells)[:, None] == np.arange(1, self.axis.cells), dtype=np.float64)
-        last_code = float(self.column.space.values - 1)
-        return np.asarray((2 * filled(codes, self.column.space).astype(np.float64)[:, None] - last_code) / last_code)
+        space, last_code = self.column.space, float(self.column.space.values - 1)
+        values = np.where(codes >= space.values, space.fixed_point, codes.astype(np.int64))
+        return np.asarray((2 * values.astype(np.float64)[:, None] - last_code) / last_code)
 
 
 @dataclass

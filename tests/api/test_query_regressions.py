@@ -211,3 +211,13 @@ def test_refused_promises(people, options, message):
 def test_no_rows(people):
     with pytest.raises(ParameterError, match="the table has no rows"):
         dpf.Queries(people.head(0), 1.0, delta=1e-6, spaces=SPACES)
+
+
+@pytest.mark.parametrize("penalty", [None, 0.01])
+def test_special_values_are_the_middle_in_a_regression(penalty):
+    """A row of a code moves no sum farther than a number does; as numbers, codes would bring the slope near 0."""
+    z, has_code = np.arange(N) % 2, np.arange(N) % 3 == 0
+    frame = pd.DataFrame({"x": np.where(has_code, 25, 2 * z), "z": np.where(has_code, 0.5, z)})
+    spaces = {"x": dpf.Integer(0, 2, special=list(range(10, 26))), "z": dpf.Real(0, 1)}
+    slope = dpf.Queries(frame, 50.0, delta=1e-4, spaces=spaces).regress("z ~ x", penalty=penalty, share=1)
+    assert slope.loc["x", "estimate"] == pytest.approx(0.5, abs=0.05)

@@ -105,3 +105,10 @@ def test_a_flag_that_is_not_charged_is_caught(fault: Any, said: str):
     mechanism = fault(Geometric, (3,), 1.0, 0.0, 2)
     assert largest_loss(laws(mechanism)) > 1.3
     assert any(said in failure for failure in prove("a", mechanism).failures)
+
+
+def test_a_square_wave_has_a_flag_of_one_special_value():
+    mechanism = mechanism_for(dpf.Integer(0, 3, special=["refused"]), 1.0, 0.0, "square_wave")
+    assert mechanism.size == 5
+    assert largest_loss(laws(mechanism)) <= 1.0
+    assert not prove("a", mechanism).failures

@@ -12,7 +12,7 @@ import pytest
 
 import dpframe as dpf
 from dpframe.errors import PlanError
-from dpframe.inference.kinds import is_asked
+from dpframe.inference.kinds import is_possible_request
 from dpframe.inference.private import Measurement
 from dpframe.plan import Plan
 from dpframe.plan.certificate import certify
@@ -182,4 +182,4 @@ def test_the_certificate_knows_what_every_type_is_asked(type_, nullable):
         if field.written and not pa.types.is_string(type_):
             continue
         for _, own in Measurement.of([field], 1_000, dpf.Budget(1.0, 1e-6)).asked:
-            assert is_asked([(h.way, h.kind) for h in own])
+            assert is_possible_request([(h.way, h.kind) for h in own])
