@@ -92,8 +92,8 @@ class Drawing:
     def to_svg(self) -> str:
         """Return the drawing as SVG without a style sheet: shapes have the colour of the text around them.
 
-        >>> Drawing(9, 9, (Shape("rect", {"width": 5, "height": 2, "class": "fill"}),)).to_svg()[-73:]
-        'fill="currentColor" fill-opacity="0.55"/></svg>'
+        >>> Drawing(9, 9, (Shape("rect", {"width": 5, "height": 2, "class": "fill"}),)).to_svg()[-48:]
+        ' fill="currentColor" fill-opacity="0.55"/></svg>'
         """
         shapes = "".join(
             f"<{shape.name} "

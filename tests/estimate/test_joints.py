@@ -521,7 +521,7 @@ REFUSED = [
     (lambda e: e.crosstab("sex", "job", margins=True, normalize=True), "margins are given with counts only"),
     (lambda e: e.mean("age", by="age"), "cannot be grouped by itself"),
     (lambda e: e.mean("age", weights="age"), "cannot be weighted by itself"),
-    (lambda e: e.mean("age", by="sex", weights="wage"), "weights and by do not go together; leave one of them out"),
+    (lambda e: e.mean("age", by="sex", weights="wage", method="inverse"), "leave method out"),
     (lambda e: e.joint(["sex", "job"], given=["sex", "job"]), "given names every column of the joint"),
     (lambda e: e.joint(["sex", "job"], given=3), "given must be a column name or a list of them"),
     (lambda e: e.joint(["sex"], bins=4), "bins must be a mapping"),

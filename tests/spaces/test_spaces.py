@@ -807,4 +807,4 @@ def test_an_unknown_tag_names_the_column():
             "^column 'age': unknown space tag",
             lambda spec=spec: plan_of(frame, 1, spaces={"age": spec}),
         )
-    refused(ParameterError, "a space in JSON has .* or has a tag, as", lambda: as_space({"lower": 0}))
+    refused(ParameterError, "a space in JSON has .* or a tag, as", lambda: as_space({"lower": 0}))
