@@ -27,9 +27,11 @@ def listed(values: Collection[Any], noun: str = "values") -> str:
 
     >>> listed("abcdefghij", "items")
     '10 items: a, b, c, d, e, f, g, h and 2 more'
+    >>> listed("a")
+    '1 value: a'
     """
     examples = ", ".join([str(value) for value in values][:_MAX_EXAMPLES])
-    return f"{len(values)} {noun}: {examples}" + (
+    return f"{len(values)} {noun.removesuffix('s') if len(values) == 1 else noun}: {examples}" + (
         f" and {len(values) - _MAX_EXAMPLES} more" if len(values) > _MAX_EXAMPLES else ""
     )
 
