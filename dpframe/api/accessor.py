@@ -27,11 +27,17 @@ from dpframe.report.report import Report
 from dpframe.tables.frames import release_text
 
 _EXTREMES = "the least and the largest value are single rows'; the plan's spaces have public bounds, see quantile"
+_ANY_FUNCTION = "infer(f) gives any function of the table an interval, e.g. infer(lambda table: table.age.skew())"
+_SOME_ROWS = 'where= restricts a statistic to some rows, e.g. mean("age", where={"sex": "F"})'
 _INSTEAD = {
+    "agg": _ANY_FUNCTION,
+    "apply": _ANY_FUNCTION,
+    "loc": _SOME_ROWS,
+    "query": _SOME_ROWS,
     "max": _EXTREMES,
     "min": _EXTREMES,
     "forecast": "release.plan.forecast() has the standard errors to expect; before a release, expect(epsilon=1)",
-    "groupby": "mean, support and mean_curve take by=, joint takes given=",
+    "groupby": 'mean, sum, std, var, median and quantile take by=, e.g. mean("visits", by="ward"); joint takes given=',
     "mode": 'top("column", 1) gives the most frequent value',
     "size": "count takes conditions on columns",
 }

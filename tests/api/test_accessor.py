@@ -238,7 +238,9 @@ def test_methods_that_there_are_not_name_what_there_is(census, census_spaces):
         "max": "see quantile",
         "mode": "most frequent",
         "forecast": "release.plan.forecast()",
-        "agg": "no 'agg'$",
+        "agg": "infer",
+        "query": "where=",
+        "pipe": "no 'pipe'$",
         "histogramm": "did you mean 'histogram'",
     }.items():
         with pytest.raises(AttributeError, match=said):
