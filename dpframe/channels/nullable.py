@@ -188,8 +188,9 @@ class WithNull(Mechanism):
         # Codes show themselves with k, each other and the centre's law with c: equations for φ(codes) and the values.
         total = (k * sum(f_codes) - m * c * f_centre) / self.flag.signal
         y = np.asarray(codes, dtype=np.int64)
+        # Channels of many items, whose codes exceed 64 bits, refuse here.
+        inverse = self.inner.surrogate_at(f, np.where(y >= self.inner.outputs, 0, y))
         state = y - self.inner.outputs
-        inverse = self.inner.surrogate_at(f, np.where(state >= 0, 0, y))
         at_codes = total / m + (np.array(f_codes) - sum(f_codes) / m) / self.flag.signal
         return np.asarray(np.where(state >= 0, at_codes[np.maximum(state, 0)], (inverse - c * total) / k))
 

@@ -15,6 +15,7 @@ from dpframe.errors import InferenceWarning, ParameterError, check_flags, check_
 from dpframe.estimate import moments, surrogates
 from dpframe.estimate.axes import Axis, BinnedAxis, as_asked, check_inverts
 from dpframe.estimate.base import column_names
+from dpframe.estimate.beyond_bounds import Tails
 from dpframe.estimate.evidence.combine import shrunk
 from dpframe.estimate.evidence.number_law import truncated_root
 from dpframe.estimate.groups import HIDDEN_SD
@@ -139,7 +140,9 @@ class NumberEstimates(WeightedEstimates):
         is_weighted = weights is not None and method == "auto" and (by is not None or self._can_draw(column, weights))
         if where is not None or is_weighted:
             by_bins = {by: bins} if isinstance(by, str) and bins is not None else bins
-            weighted, attrs, index = self._weigh_groups([column], by, weights, target, _weighted_mean, by_bins, where)
+            weighted, attrs, index = self._weigh_groups(
+                [column], by, weights, target, _weighted_mean, by_bins, where, Tails.of_mean
+            )
             weighted = self._in_units(weighted.each(np.ravel), column)
             attrs |= self._tail_attrs([column])
             return weighted.series(column, attrs) if by is None else weighted.frame(index, attrs)
@@ -396,7 +399,9 @@ class NumberEstimates(WeightedEstimates):
         if scale.is_time:
             raise ParameterError(f"column {column!r} holds times, which have no sum; ask for their mean")
         if by is not None or where is not None or (weights is not None and self._can_draw(column, weights)):
-            results, attrs, index = self._weigh_groups([column], by, weights, target, _weighted_sum, where=where)
+            results, attrs, index = self._weigh_groups(
+                [column], by, weights, target, _weighted_sum, where=where, beyond=Tails.of_sum
+            )
             results, attrs = results.each(np.ravel), attrs | self._tail_attrs([column])
             return results.series(column, attrs) if by is None else results.frame(index, attrs)
         statistic = moments.total(scale, self._weight(weights, column))

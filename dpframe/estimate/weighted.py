@@ -18,13 +18,14 @@ import pandas as pd
 from dpframe.errors import InferenceWarning, ParameterError, check_whole, warn
 from dpframe.estimate.axes import Axis
 from dpframe.estimate.base import column_names
+from dpframe.estimate.beyond_bounds import Tails
 from dpframe.estimate.conditions import ValueCondition, Where
 from dpframe.estimate.drawn_tables import CodeLimits
 from dpframe.estimate.functions import DrawnTables, FunctionValues, describe_weaknesses
 from dpframe.estimate.moments import check_holds_numbers
 from dpframe.estimate.not_found import NOT_FOUND, reasons, warn_of_nan
 from dpframe.estimate.posterior import TABLE_DRAWS
-from dpframe.estimate.results import Results
+from dpframe.estimate.results import Ends, Results
 from dpframe.estimate.synthetic import midnight_codes
 from dpframe.estimate.vectors import VectorEstimates
 from dpframe.plan.columns import Column
@@ -195,10 +196,13 @@ class WeightedEstimates(VectorEstimates):
         statistic: Callable[[list[FloatArray], FloatArray], FloatArray],
         bins: Any = None,
         where: Mapping[str, Any] | None = None,
+        beyond: Callable[[Tails], Ends] | None = None,
     ) -> tuple[Results, dict[str, Any], pd.Index[Any]]:
         """Return a statistic of columns of numbers and of weights in each group, of shape (groups, values).
 
-        Rows with a null in a column are left out. The index has the groups' labels, one row without ``by``.
+        Rows with a null in a column are left out. The index has the groups' labels, one row without ``by``. ``beyond``
+        gives the distance by which rows beyond inferred bounds may move the statistic of one column; without it a
+        warning says that they may.
         """
         number_columns = [self._source.column(name) for name in columns]
         for column in number_columns:
@@ -223,7 +227,11 @@ class WeightedEstimates(VectorEstimates):
             return np.concatenate([statistic([n[part] for n, _ in numbers], row_weights[part]) for part in parts])
 
         results, attrs = self._weigh_rows(compute, [*columns, *keys], weights, target, where)
-        self._warn_of_tails([*columns, *([] if weights is None else [weights])], lambda tails: tails.matter)
+        tails = None if beyond is None else self._tails(columns[0])
+        if beyond is not None and tails is not None:
+            results = results.opened(beyond(tails), self._z)
+        clipped_columns = [*(columns if beyond is None else []), *([] if weights is None else [weights])]
+        self._warn_of_tails(clipped_columns, lambda tails: tails.matter)
         labels = [axis.labels[cells] for axis, cells in zip(axes, shown_cells, strict=True)]
         index = labels[0] if len(labels) == 1 else pd.MultiIndex.from_product(labels) if labels else pd.RangeIndex(1)
         return results.each(lambda values: values.reshape(len(groups), -1)), attrs, index
