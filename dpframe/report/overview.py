@@ -217,7 +217,9 @@ def _estimate_column(
             share = half / (float(space.diameter) or 1.0)
             return None, HalfWidth(f"mean ± {_two_digits(half)} a point", share) if isfinite(share) else forecast
         if shares is not None and (space.holds_sets or has_few_values(space)):
-            half = float(((shares["upper"] - shares["lower"]) / 2).median())
+            # An older pandas warns of the median of nothing, which a table without rows has.
+            halves = ((shares["upper"] - shares["lower"]) / 2).dropna()
+            half = float(halves.median()) if len(halves) else inf
             return shares, _count_half_width(half, estimates.n, space.holds_sets)
         mean = estimates.mean(name)
         half_width: Any = (mean["upper"] - mean["lower"]) / 2

@@ -204,9 +204,10 @@ class Special(Space):
 
     def _encode_known(self, objects: Sequence[Any]) -> tuple[Codes, Mask]:
         codes, missing = self._encode(read_as(objects, self.object_type), lenient=True)
-        for text, code in self._words.items():
-            is_word = np.asarray(pc.equal(read_as(objects, pa.string()), text).fill_null(False))
-            codes, missing = replaced(codes, is_word, code), None if missing is None else missing & ~is_word
+        if self._words:
+            text_codes, is_blank, is_unknown = self._encode_text(read_as(objects, pa.string()))
+            is_read = ~(is_blank | is_unknown)
+            codes, missing = np.where(is_read, text_codes, codes), None if missing is None else missing & ~is_read
         return codes, missing
 
     def _known(self, array: pa.Array) -> pa.Array:
@@ -236,8 +237,10 @@ class Special(Space):
 
     def _class_codes(self, class_: type, objects: Objects, lenient: bool) -> tuple[Codes, Bools] | None:
         if class_ is str and self._words:
-            found = np.fromiter((self._words.get(text, -1) for text in objects), dtype=np.int64, count=len(objects))
-            return found[found >= 0].astype(self.code_type), found >= 0
+            # pandas before 3 holds text as objects, which is read as a column of text is.
+            codes, missing, is_unknown = self._encode_text(pa.array(list(objects), pa.string()))
+            is_read = ~(missing | is_unknown)
+            return codes[is_read], is_read
         if class_ not in (int, float):
             return None
         grid_codes = self.inner._class_codes(class_, objects, lenient)
