@@ -183,7 +183,7 @@ class Special(Space):
             codes = replaced(codes, np.asarray(ticks == self.inner.special_tick(value, array.type)), code)
         return codes, missing
 
-    def _encode_text(self, array: pa.Array) -> tuple[Codes, Mask, Bools]:
+    def _encode_text(self, array: pa.Array) -> tuple[Codes, Bools, Bools]:
         """Return the codes of text, a mask of nulls and blanks, and a mask of texts without a code.
 
         Each distinct text is read by itself: the reading of a row does not depend on other rows.
