@@ -201,12 +201,12 @@ class WithNull(Mechanism):
         all_states = states.sum(axis=0)
         if adjoint:
             inside = self.inner.apply(values, adjoint=True)
-            shown = c * inside[centre] + k * states + c * (all_states - states)
-            return np.append(k * inside + c * all_states, shown, axis=0)
+            flag_rows = c * inside[centre] + k * states + c * (all_states - states)
+            return np.append(k * inside + c * all_states, flag_rows, axis=0)
         mixed = k * values
         mixed[centre] += c * all_states
-        shown = k * states + c * (all_states - states) + c * values.sum(axis=0)
-        return np.append(self.inner.apply(mixed), shown, axis=0)
+        flag_rows = k * states + c * (all_states - states) + c * values.sum(axis=0)
+        return np.append(self.inner.apply(mixed), flag_rows, axis=0)
 
     def changes(self, edges: IntArray) -> IntArray:
         """Return the codes at which the values' surrogates change, and the flag's codes."""
@@ -230,13 +230,13 @@ class WithNull(Mechanism):
         (k, c), centre, signal, m = self.present, self.inner.centre, self.flag.signal, self.flag_codes
         values, states = counts[:-m], counts[-m:]
         present, all_states = values.sum(axis=0), states.sum(axis=0)
-        others = present + (all_states - states)
+        other_rows = present + (all_states - states)
         # Surrogates at a code: (1−c)/(k−c) for the code itself, −c/(k−c) for the centre and other codes, 0 for other
         # values. Hence at a value y: −c/(k−c) for a code, and G⁻¹(v, y)/k, plus (m·c/k)·c/(k−c) if v is the centre.
         at_itself = k + (m - 1) * c
         if not squared:
             out: FloatArray = np.append(
-                self.inner.invert(values) / k, (at_itself * states - c * others) / signal, axis=0
+                self.inner.invert(values) / k, (at_itself * states - c * other_rows) / signal, axis=0
             )
             out[centre] += c / signal * (m * c / k * present - all_states)
             return out
@@ -244,7 +244,7 @@ class WithNull(Mechanism):
         squares = self.inner.invert(values, squared=True) / k**2
         crossed = self.inner.invert(values)[centre] / k
         squares[centre] += 2 * shift * crossed + shift**2 * present + (c / signal) ** 2 * all_states
-        return np.append(squares, (at_itself**2 * states + c**2 * others) / signal**2, axis=0)
+        return np.append(squares, (at_itself**2 * states + c**2 * other_rows) / signal**2, axis=0)
 
     def expected_error(self, space: Space | None = None) -> float:
         """Return the largest E[ρ(Y, x)] in code steps, ρ(code of the flag, value) being the diameter."""

@@ -216,13 +216,13 @@ class CountEstimates(WeightedEstimates):
                 values = np.arange(axis.cells - (dropna and axis.has_null))
                 cells = cells.take(values, axis=place)
             totals = cells.sum(axis=other_axes, keepdims=True)
-            shown = cells[np.ix_(*shown_cells)]
+            shown_sums = cells[np.ix_(*shown_cells)]
             if normalize:
-                return shown / np.where(totals > 0, totals, np.nan)
+                return shown_sums / np.where(totals > 0, totals, np.nan)
             if margins:
-                parts = [shown.sum(axis=summed, keepdims=True) for summed in (1, 0, (0, 1))]
-                return np.block([[shown, parts[0]], [parts[1], parts[2]]])
-            return shown
+                parts = [shown_sums.sum(axis=summed, keepdims=True) for summed in (1, 0, (0, 1))]
+                return np.block([[shown_sums, parts[0]], [parts[1], parts[2]]])
+            return shown_sums
 
         sums, attrs = self._weigh_cells(axes, weights, target, present, where)
         names = [*(axis.name for axis in axes), *([] if weights is None else [weights])]

@@ -184,15 +184,15 @@ class MeasuredTables:
 
     def _expand(self, place: int, names: Sequence[str]) -> NoisyCounts:
         """Return a table with the indicators among names in place of the column that counts them together."""
-        table, all_asked = self.counted[place], tuple[str, ...]()
+        table, all_names = self.counted[place], tuple[str, ...]()
         for group in self.indicators:
-            asked = tuple(name for name in group.columns if name in names)
-            if not asked or group.name not in table.columns:
+            indicator_names = tuple(name for name in group.columns if name in names)
+            if not indicator_names or group.name not in table.columns:
                 continue
-            all_asked = (*all_asked, *asked)
-            if (place, all_asked) not in self._expanded_tables:
-                self._expanded_tables[place, all_asked] = self._split_indicators(table, group, asked)
-            table = self._expanded_tables[place, all_asked]
+            all_names = (*all_names, *indicator_names)
+            if (place, all_names) not in self._expanded_tables:
+                self._expanded_tables[place, all_names] = self._split_indicators(table, group, indicator_names)
+            table = self._expanded_tables[place, all_names]
         return table
 
     def _split_indicators(self, table: NoisyCounts, group: Indicators, names: Sequence[str]) -> NoisyCounts:

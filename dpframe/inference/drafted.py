@@ -187,13 +187,13 @@ def _read_without_words(
     arrays, words = read_as_written(texts), list[str]()
     if arrays and pa.types.is_string(decoded(arrays[0][:0]).type):
         is_word = [np.asarray(read_written(part, pa.float64()).is_null()) & ~is_blank(part) for part in texts]
-        found = {text.strip() for part, mask in zip(texts, is_word, strict=True) for text in _select(part, mask)}
+        word_set = {text.strip() for part, mask in zip(texts, is_word, strict=True) for text in _select(part, mask)}
         figures = {text.strip() for part, mask in zip(texts, is_word, strict=True) for text in _select(part, ~mask)}
         number_arrays = read_as_written([part.filter(pa.array(~m)) for part, m in zip(texts, is_word, strict=True)])
-        are_numbers = is_number(number_arrays[0].type) and len(found) <= MAX_SPECIAL_VALUES
+        are_numbers = is_number(number_arrays[0].type) and len(word_set) <= MAX_SPECIAL_VALUES
         # A partly labelled scale has about as many words as numbers.
-        if are_numbers and len(figures - {""}) > 2 * len(found):
-            arrays, words = number_arrays, sorted(found)
+        if are_numbers and len(figures - {""}) > 2 * len(word_set):
+            arrays, words = number_arrays, sorted(word_set)
     if has_objects and not words:
         return [], (column, read)
     typed_column = replace(column, type=arrays[0].type if arrays else pa.string(), written=False)

@@ -123,8 +123,8 @@ _LARGEST_MU = 1e6
 
 
 _WEIGHT_SUMS_SHARE = 0.6
-"""Share of the tables' budget for sums of weights, if there are any (theory: the share at which the geometric mean of
-both errors is least is a half, see `Workload.taken`; a weighted count has the noise of a sum and of a count)."""
+"""Share of the tables' budget for sums of weights, if there are any (tuned; at a half weighted counts of a made survey
+err 1.8 times as much as its counts, at this share some 1.5 times)."""
 
 
 _SEPARATE_MU_FACTOR = 1 - 1e-3

@@ -258,11 +258,11 @@ class RegressionQueries(Asking):
         @one_thread
         def draw_coefficients(receipt: Paid[tuple[str, Any, Budget]]) -> pd.DataFrame:
             name, noise, budget = receipt.fitted
-            drawn = method.draw(rows, noise, receipt.stream)
+            coefficients = method.draw(rows, noise, receipt.stream)
             matrix, shift = rows.in_units()
-            errors = np.sqrt(np.diag(matrix @ drawn.covariance @ matrix.T))
-            results = normal(matrix @ drawn.weights + shift, errors, self.confidence_level)
-            remainders = np.linalg.norm(matrix, axis=1) * drawn.remainder
+            errors = np.sqrt(np.diag(matrix @ coefficients.covariance @ matrix.T))
+            results = normal(matrix @ coefficients.weights + shift, errors, self.confidence_level)
+            remainders = np.linalg.norm(matrix, axis=1) * coefficients.remainder
             results["lower"], results["upper"] = results["lower"] - remainders, results["upper"] + remainders
             facts: dict[str, Any] = {"formula": formula, "family": family, "penalty": penalty, "n": self.n}
             for term in (rows.outcome, *rows.terms):
