@@ -14,6 +14,7 @@ from dpframe.estimate import sets, surrogates
 from dpframe.estimate.axes import Axis, make_axis
 from dpframe.estimate.base import Bins, column_names
 from dpframe.estimate.column_evidence import of_ranks_alone
+from dpframe.estimate.condition_counts import ConditionCounts
 from dpframe.estimate.conditions import ItemCondition, ValueCondition, Where
 from dpframe.estimate.item_pairs import likely_pairs, pool_pairs
 from dpframe.estimate.not_found import nan_if_not_found, nan_if_unread
@@ -302,7 +303,7 @@ class CountEstimates(WeightedEstimates):
         conditions = Where.of(where, self._source.column, self._is_open)
         if weights is not None:
             return self._weigh_conditions(self._value_conditions(where), normalize, weights, method, target)
-        results, attrs = self._joints.count(conditions, method, target == "population", self._z)
+        results, attrs = ConditionCounts(self._joints).count(conditions, method, target == "population", self._z)
         of_items = conditions.of_items if method == "auto" else None
         if of_items is not None:
             labels = [of_items.sets.labels[place] for place in of_items.places]

@@ -16,9 +16,10 @@ from dpframe.estimate import moments, surrogates
 from dpframe.estimate.axes import Axis, BinnedAxis, as_asked, check_inverts
 from dpframe.estimate.base import column_names
 from dpframe.estimate.beyond_bounds import Tails
+from dpframe.estimate.correlations import fitted_correlation
 from dpframe.estimate.evidence.combine import shrunk
 from dpframe.estimate.evidence.number_law import truncated_root
-from dpframe.estimate.groups import HIDDEN_SD
+from dpframe.estimate.groups import HIDDEN_SD, group_means
 from dpframe.estimate.not_found import NOT_FOUND, nan_if_not_found, reasons, warn_of_hidden
 from dpframe.estimate.results import RESULTS, Results
 from dpframe.estimate.weighted import WeightedEstimates, weighted_covariances, weighted_quantiles
@@ -238,7 +239,7 @@ class NumberEstimates(WeightedEstimates):
         ratio, variance = rows
         if method == "inverse":
             return self._results(ratio, variance), {"source": "rows"}, np.zeros(ratio.shape)
-        fit, step = self._joints.group_means(keys, scale.column.name, self._z), scale.line[1]
+        fit, step = group_means(self._joints, keys, scale.column.name, self._z), scale.line[1]
         ends = _ends(scale.column.space)
         # The delta method fails for a ratio whose base is mostly noise; a mean outside the bounds reveals this, and its
         # distance to the bounds is added to the error.
@@ -702,7 +703,7 @@ class NumberEstimates(WeightedEstimates):
             return self._weigh_correlations(columns, weights, target)
 
         def correlation(pair: tuple[str, str], values: FloatArray, covariances: FloatArray) -> Results:
-            fitted = self._joints.correlation(*pair, target == "population", z)
+            fitted = fitted_correlation(self._joints, *pair, target == "population", z)
             if fitted is not None:
                 return fitted
             point, lower, upper = moments.profile_correlation(values, covariances, z)
