@@ -31,8 +31,9 @@ if typing.TYPE_CHECKING:
     from dpframe.estimate import Estimates
     from dpframe.inference.drafted import DraftedSpaces
     from dpframe.ledger.ledger import Ledger
+    from dpframe.plan.one_of import OneOf
     from dpframe.plan.plan import Plan
-    from dpframe.plan.rules import Follows, Implies, OneOf, Ordered
+    from dpframe.plan.rules import Follows, Implies, Ordered
     from dpframe.proofs.verify import verify
     from dpframe.queries.queries import Queries
     from dpframe.spaces import (
@@ -116,7 +117,8 @@ _NAMES = {
     "inference.drafted": "DraftedSpaces",
     "ledger.ledger": "Ledger",
     "plan.plan": "Plan",
-    "plan.rules": "Follows Implies OneOf Ordered",
+    "plan.one_of": "OneOf",
+    "plan.rules": "Follows Implies Ordered",
     "spaces": "Boolean Categorical Curve Datetime Integer Nullable Ordinal Product Real Subset Vector",
     "proofs.verify": "verify",
 }

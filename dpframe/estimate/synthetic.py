@@ -41,7 +41,7 @@ from dpframe.estimate.tables.raking import MOST_PLACES, exchange, raked
 from dpframe.estimate.tables.tables import dependence_score
 from dpframe.observe.significance import DETECTION_SE
 from dpframe.plan.columns import Column
-from dpframe.plan.rules import BoundRule
+from dpframe.plan.rule import BoundRule
 from dpframe.release.reader import SYNTHETIC, Source
 from dpframe.spaces.arrays import FloatArray, IntArray
 

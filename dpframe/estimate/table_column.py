@@ -11,7 +11,7 @@ from dpframe.estimate.axes import Axis
 from dpframe.estimate.evidence.combine import project
 from dpframe.estimate.evidence.number_law import NumberLaw
 from dpframe.observe.noisy_counts import NoisyCounts, through
-from dpframe.plan.measuring import JOINT_NUMBER_BINS
+from dpframe.plan.candidate_tables import JOINT_NUMBER_BINS
 from dpframe.spaces.arrays import FloatArray, IntArray
 
 STEEPEST = 200.0

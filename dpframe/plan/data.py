@@ -25,7 +25,8 @@ from dpframe.plan.calibration import AccountingContext
 from dpframe.plan.columns import Column, Group, Randomised, column_from_json, group_from_json
 from dpframe.plan.indicators import Indicators, indicators_of
 from dpframe.plan.measures import Measure, check_measures, measures_step
-from dpframe.plan.rules import BoundRules, Rule, as_rules
+from dpframe.plan.rule import Rule
+from dpframe.plan.rules import BoundRules, as_rules
 from dpframe.plan.steps import central_budget, rows_budget, steps_of, terms_of
 from dpframe.spaces import Space
 

@@ -17,7 +17,8 @@ import numpy.typing as npt
 
 from dpframe.plan.measures import Measure
 from dpframe.plan.measuring import Workload
-from dpframe.plan.rules import BoundIndicators, OneOf, Rule
+from dpframe.plan.one_of import BoundIndicators, OneOf
+from dpframe.plan.rule import Rule
 from dpframe.spaces import Categorical, Space
 from dpframe.spaces.arrays import FloatArray, IntArray
 from dpframe.spaces.cells import cell_count

@@ -8,28 +8,22 @@ rule keeps it.
 
 from __future__ import annotations
 
-import contextlib
 import datetime
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
-from itertools import combinations
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from dpframe.errors import ParameterError, name_list
+from dpframe.errors import ParameterError
+from dpframe.plan.one_of import OneOf
+from dpframe.plan.rule import BoundRule, Cells, Codes, Flags, Rule, ruled_space
 from dpframe.spaces import Space
 from dpframe.spaces.arrays import FloatArray, IntArray
 from dpframe.spaces.stretches import between, code_of, listed_values
-
-Flags = npt.NDArray[np.bool_]
-Codes = Mapping[str, npt.NDArray[Any]]
-Cells = Mapping[str, tuple[IntArray, IntArray]]
-"""By column the first code of every cell, and the code after its last; null has its own cell."""
 
 MAX_MAPPED_VALUES = 1 << 20
 """Most values of a column that a mapping may have (limit of memory)."""
@@ -87,58 +81,6 @@ class CodeStretches:
         return np.asarray(np.where(np.abs(above - codes) < np.abs(codes - below), above, below))
 
 
-@dataclass(frozen=True)
-class Rule(ABC):
-    """A public fact between columns. A new kind of rule is a subclass."""
-
-    keys: ClassVar[tuple[str, ...]]
-    """Names of the fields of its JSON object, which distinguish the kinds."""
-    optional_keys: ClassVar[tuple[str, ...]] = ()
-    """Names of further fields, which an object may leave out."""
-
-    @abstractmethod
-    def bind(self, spaces: Mapping[str, Space]) -> BoundRule:
-        """Return the rule in codes of spaces; raise `ParameterError` if a column or a value does not fit."""
-
-    @abstractmethod
-    def to_json(self) -> dict[str, Any]:
-        """Return the rule as a JSON object."""
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Rule:
-        """Make a rule from its JSON object, with the fields as arguments."""
-        return cls(*(data[key] for key in (*cls.keys, *cls.optional_keys) if key in data))
-
-
-class BoundRule(ABC):
-    """A rule in codes."""
-
-    @property
-    @abstractmethod
-    def names(self) -> tuple[str, ...]:
-        """The columns of the rule."""
-
-    @abstractmethod
-    def holds(self, codes: Codes) -> Flags:
-        """Return which rows keep the rule."""
-
-    def breaks(self, codes: Codes) -> Flags:
-        """Return which rows break the rule."""
-        return ~self.holds(codes)
-
-    @abstractmethod
-    def mended(self, codes: Codes) -> Codes:
-        """Return the changed columns of rows that break the rule."""
-
-    @abstractmethod
-    def impossible(self, cells: Cells) -> Flags:
-        """Return which combinations of cells no row can have; columns' arrays are broadcast against each other."""
-
-    def thresholds(self) -> Iterator[tuple[str, int]]:
-        """Yield codes at which bins of a column must begin."""
-        yield from ()
-
-
 def _to_json_value(value: Any) -> Any:
     """Return a value as JSON contains it."""
     if isinstance(value, np.generic):
@@ -176,19 +118,6 @@ class _ListedValues:
 
     def __repr__(self) -> str:
         return repr(list(self.values))
-
-
-def _ruled_space(spaces: Mapping[str, Space], name: str) -> Space:
-    """Return the space of a rule's column, or raise `ParameterError`."""
-    if name not in spaces:
-        raise ParameterError(
-            f"rules name {name!r}, which is not a column with a declared space; declare spaces={{{name!r}: …}} or take "
-            f"it out ({name_list(list(spaces))} have one)"
-        )
-    # Sets and vectors have no single value to compare.
-    if spaces[name].code_words or spaces[name].holds_vectors:
-        raise ParameterError(f"rules name {name!r}, which holds {spaces[name].noun}; rules are of single values")
-    return spaces[name]
 
 
 @dataclass(frozen=True, init=False)
@@ -230,7 +159,7 @@ class Implies(Rule):
         sides = [
             {
                 name: CodeStretches.of(
-                    _ruled_space(spaces, name),
+                    ruled_space(spaces, name),
                     list(condition.values) if isinstance(condition, _ListedValues) else condition,
                     f"rules: column {name!r}",
                 )
@@ -343,7 +272,7 @@ class Follows(Rule):
 
     def bind(self, spaces: Mapping[str, Space]) -> BoundRule:
         """Return the rule in codes."""
-        source_space, target_space = _ruled_space(spaces, self.of), _ruled_space(spaces, self.column)
+        source_space, target_space = ruled_space(spaces, self.of), ruled_space(spaces, self.column)
         if source_space.values > MAX_MAPPED_VALUES:
             raise ParameterError(
                 f"rules: column {self.of!r} has more than {MAX_MAPPED_VALUES:,} values, too many for a mapping"
@@ -443,7 +372,7 @@ class Ordered(Rule):
 
     def bind(self, spaces: Mapping[str, Space]) -> BoundRule:
         """Return the rule in codes."""
-        low, high = (_ruled_space(spaces, name) for name in (self.low, self.high))
+        low, high = (ruled_space(spaces, name) for name in (self.low, self.high))
         for name, space in ((self.low, low), (self.high, high)):
             if not space.is_numeric or space.is_listed:
                 raise ParameterError(f"rules: column {name!r} holds neither numbers nor times, which have an order")
@@ -515,126 +444,6 @@ def _first_codes(space: Space, values: npt.NDArray[Any], above: bool = False) ->
         # Finished entries stay unchanged while others are still bisected.
         low, high = np.where(is_past | (low >= high), low, middle + 1), np.where(is_past & (low < high), middle, high)
     return low
-
-
-@dataclass(frozen=True)
-class OneOf(Rule):
-    """Exactly one of some columns is true in every row, as in one-hot indicators of a category.
-
-    Columns of the rule are measured and fitted as one column with a value for each of them.
-
-    Parameters
-    ----------
-    columns
-        Two or more columns of True and False, or of the numbers 0 and 1, without nulls.
-    at_most
-        Allow rows in which none of the columns is true.
-
-    A row with several true columns keeps the first of them. A row without a true column, if one is needed, has the last
-    column set to true: name a column of other values last.
-
-    Examples
-    --------
-    >>> from dpframe.plan import build_plan
-    >>> ways = {"car": [False, True], "bus": [False, True], "other": [False, True]}
-    >>> plan = build_plan(ways, epsilon=1.0, rules=[OneOf(["car", "bus", "other"])])
-    >>> rows = {"car": np.array([1, 0, 0]), "bus": np.array([1, 1, 0]), "other": np.array([0, 0, 0])}
-    >>> {name: codes.tolist() for name, codes in plan.bound_rules.mended(rows).items()}
-    {'car': [1, 0, 0], 'bus': [0, 1, 0], 'other': [0, 0, 1]}
-    """
-
-    columns: tuple[str, ...]
-    at_most: bool = False
-    keys: ClassVar[tuple[str, ...]] = ("one_of",)
-    optional_keys: ClassVar[tuple[str, ...]] = ("at_most",)
-
-    def __post_init__(self) -> None:
-        names = self.columns
-        is_list = isinstance(names, list | tuple) and all(isinstance(name, str) for name in names)
-        if not is_list or len(names) < 2 or len(set(names)) < len(names):
-            raise ParameterError('columns of dpf.OneOf must be two or more different columns, e.g. ["car", "bus"]')
-        if not isinstance(self.at_most, bool):
-            raise ParameterError("at_most of dpf.OneOf must be True or False")
-        object.__setattr__(self, "columns", tuple(names))
-
-    def bind(self, spaces: Mapping[str, Space]) -> BoundRule:
-        """Return the rule in codes."""
-        return BoundIndicators({name: _true_code(spaces, name) for name in self.columns}, self.at_most)
-
-    def __repr__(self) -> str:
-        return f"OneOf({list(self.columns)!r}{', at_most=True' * self.at_most})"
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the rule as a JSON object."""
-        return {"one_of": list(self.columns)} | ({"at_most": True} if self.at_most else {})
-
-
-def _true_code(spaces: Mapping[str, Space], name: str) -> int:
-    """Return the code of true in a column of indicators, or raise `ParameterError` if it holds no indicators."""
-    space = _ruled_space(spaces, name)
-    # True equals 1 and False 0, so that one question finds booleans and numbers.
-    if space.values == space.size == 2:
-        with contextlib.suppress(ParameterError):
-            codes = [code_of(space, value, name) for value in (0, 1)]
-            return codes[1]
-    raise ParameterError(
-        f"rules: dpf.OneOf needs columns of True and False, or 0 and 1, without nulls, which {name!r} is not; declare "
-        f"spaces={{{name!r}: (0, 1)}}"
-    )
-
-
-@dataclass(frozen=True, eq=False)
-class BoundIndicators(BoundRule):
-    """`OneOf` in codes: the code of true by column."""
-
-    true_codes: Mapping[str, int]
-    at_most: bool
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The columns."""
-        return tuple(self.true_codes)
-
-    def _are_true(self, codes: Codes) -> Flags:
-        """Return whether each column is true, with columns as first axis."""
-        return np.stack([np.asarray(codes[name]) == code for name, code in self.true_codes.items()])
-
-    def holds(self, codes: Codes) -> Flags:
-        """Return which rows have as many true columns as the rule allows."""
-        true_columns = self._are_true(codes).sum(axis=0)
-        return np.asarray((true_columns == 1) | (self.at_most & (true_columns == 0)))
-
-    def states(self, codes: Codes) -> IntArray:
-        """Return the position of the first true column of each row; without one, that after the last."""
-        are_true = self._are_true(codes)
-        return np.where(are_true.any(axis=0), are_true.argmax(axis=0), len(are_true)).astype(np.int64)
-
-    def codes_of(self, states: IntArray) -> dict[str, IntArray]:
-        """Return the codes of all columns, given the position of the true one."""
-        return {
-            name: np.where(states == place, code, 1 - code)
-            for place, (name, code) in enumerate(self.true_codes.items())
-        }
-
-    def mended(self, codes: Codes) -> Codes:
-        """Return the columns of rows that break the rule, with one true column."""
-        states = self.states(codes)
-        return self.codes_of(states if self.at_most else np.minimum(states, len(self.true_codes) - 1))
-
-    def impossible(self, cells: Cells) -> Flags:
-        """Return which combinations of cells have two true columns, or none of all."""
-        # A cell of an indicator is one of its two codes, or both.
-        sides = [
-            (np.asarray(cells[name][0] == code), np.asarray(cells[name][1] - cells[name][0] == 1))
-            for name, code in self.true_codes.items()
-            if name in cells
-        ]
-        are_true = [starts_true & is_single for starts_true, is_single in sides]
-        are_false = [~starts_true & is_single for starts_true, is_single in sides]
-        never: Any = reduce(np.logical_or, [a & b for a, b in combinations(are_true, 2)], np.zeros((), dtype=np.bool_))
-        if len(sides) == len(self.true_codes) and not self.at_most:
-            never = never | reduce(np.logical_and, are_false)
-        return np.asarray(never)
 
 
 KINDS: tuple[type[Rule], ...] = (Implies, Follows, Ordered, OneOf)
