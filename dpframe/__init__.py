@@ -18,7 +18,21 @@ from dpframe.api import public as _public
 from dpframe.api.public import WHERE, __all__, uncollected
 
 if typing.TYPE_CHECKING:
+    from dpframe.accounting.audit import AuditResult as AuditResult
+    from dpframe.accounting.finite import SufficientSets as SufficientSets
+    from dpframe.accounting.finite import sufficient_sets as sufficient_sets
+    from dpframe.accounting.finite import tight as tight
     from dpframe.api.public import *
+    from dpframe.api.verbs import read_parquet as read_parquet
+    from dpframe.api.verbs import sanitize_parquet as sanitize_parquet
+    from dpframe.channels import Matrix as Matrix
+    from dpframe.channels.utility import exponential as exponential
+    from dpframe.errors import *
+    from dpframe.plan.certificate import Certificate as Certificate
+    from dpframe.plan.columns import Column as Column
+    from dpframe.plan.columns import Group as Group
+    from dpframe.release.info import ReleaseInfo as ReleaseInfo
+    from dpframe.report.report import Report as Report
 
 __version__ = "0.3.0"
 

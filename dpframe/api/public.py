@@ -14,20 +14,7 @@ if typing.TYPE_CHECKING:
     from dpframe.api.files import attach, read, write
     from dpframe.api.synthetic_parquet import fidelity
     from dpframe.api.transformer import Sanitizer
-    from dpframe.api.verbs import plan, read_parquet, sanitize, sanitize_parquet
-    from dpframe.errors import (
-        BudgetExceeded,
-        ColumnError,
-        DpframeError,
-        DpframeWarning,
-        FileError,
-        InferenceWarning,
-        NotSanitizedError,
-        OrderLeakWarning,
-        ParameterError,
-        PrivacyLeakWarning,
-        SeededReleaseWarning,
-    )
+    from dpframe.api.verbs import plan, sanitize
     from dpframe.estimate import Estimates
     from dpframe.inference.drafted import DraftedSpaces
     from dpframe.ledger.ledger import Ledger
@@ -52,35 +39,24 @@ if typing.TYPE_CHECKING:
 __all__ = [
     "Boolean",
     "Budget",
-    "BudgetExceeded",
     "Categorical",
-    "ColumnError",
     "Curve",
     "Datetime",
-    "DpframeError",
-    "DpframeWarning",
     "DraftedSpaces",
     "Estimates",
-    "FileError",
     "Follows",
     "Implies",
-    "InferenceWarning",
     "Integer",
     "Ledger",
-    "NotSanitizedError",
     "Nullable",
     "OneOf",
-    "OrderLeakWarning",
     "Ordered",
     "Ordinal",
-    "ParameterError",
     "Plan",
-    "PrivacyLeakWarning",
     "Product",
     "Queries",
     "Real",
     "Sanitizer",
-    "SeededReleaseWarning",
     "Subset",
     "Vector",
     "attach",
@@ -92,9 +68,7 @@ __all__ = [
     "fidelity",
     "plan",
     "read",
-    "read_parquet",
     "sanitize",
-    "sanitize_parquet",
     "verify",
     "write",
 ]
@@ -107,11 +81,7 @@ _NAMES = {
     "queries.queries": "Queries",
     "api.synthetic_parquet": "fidelity",
     "api.transformer": "Sanitizer",
-    "api.verbs": "plan read_parquet sanitize sanitize_parquet",
-    "errors": (
-        "BudgetExceeded ColumnError DpframeError DpframeWarning FileError InferenceWarning NotSanitizedError "
-        "OrderLeakWarning ParameterError PrivacyLeakWarning SeededReleaseWarning"
-    ),
+    "api.verbs": "plan sanitize",
     "estimate": "Estimates",
     "inference.drafted": "DraftedSpaces",
     "ledger.ledger": "Ledger",
@@ -122,22 +92,25 @@ _NAMES = {
 }
 """The public names of each module, which is imported when one of its names is first used."""
 
-_RARE = {
+_UNLISTED = {
     "accounting.audit": "AuditResult",
     "accounting.finite": "SufficientSets sufficient_sets tight",
+    "api.verbs": "read_parquet sanitize_parquet",
     "channels": "Matrix",
     "channels.utility": "exponential",
     "errors": (
-        "AlreadySanitizedError AlteredReleaseWarning LargeEpsilonWarning LedgerError PlanError RepeatedReleaseWarning"
+        "AlreadySanitizedError AlteredReleaseWarning BudgetExceeded ColumnError DpframeError DpframeWarning FileError "
+        "InferenceWarning LargeEpsilonWarning LedgerError NotSanitizedError OrderLeakWarning ParameterError PlanError "
+        "PrivacyLeakWarning RepeatedReleaseWarning SeededReleaseWarning"
     ),
     "plan.certificate": "Certificate",
     "plan.columns": "Column Group",
     "release.info": "ReleaseInfo",
     "report.report": "Report",
 }
-"""Names that few need, which are found here as well as in their modules, and are not listed."""
+"""Names that few need, errors (listed in `dpframe.errors`) and deprecated names: found here, and not listed."""
 
-WHERE = {name: module for part in (_NAMES, _RARE) for module, names in part.items() for name in names.split()}
+WHERE = {name: module for part in (_NAMES, _UNLISTED) for module, names in part.items() for name in names.split()}
 """The module of each but ``datasets`` and ``errors``, which are modules themselves."""
 
 

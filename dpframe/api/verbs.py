@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import secrets
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -352,74 +351,38 @@ def _write_frame_release(
 
 
 def sanitize_parquet(
-    source: Any,
-    target: str | Path,
-    epsilon: float | None = None,
-    delta: float | None = None,
-    **options: Any,
+    source: Any, target: str | Path, epsilon: float | None = None, delta: float | None = None, **options: Any
 ) -> ReleaseInfo:
-    """Randomise every row of files into one file, in bounded memory: `sanitize` with a target.
-
-    Parameters
-    ----------
-    source, target, epsilon, delta, options
-        As for `sanitize`, with all its keywords.
-
-    Returns
-    -------
-    The release's description.
-
-    Raises
-    ------
-    ParameterError, ColumnError, FileError, AlreadySanitizedError, BudgetExceeded, LedgerError
-        As `sanitize`.
+    """Do as `sanitize` with a target, under its deprecated name.
 
     Examples
     --------
-    >>> import tempfile
+    >>> import warnings
     >>> import dpframe as dpf
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     dpf.datasets.make_census(1_000, columns=["age"]).to_parquet(f"{folder}/in.parquet")
-    ...     info = sanitize_parquet(
-    ...         f"{folder}/in.parquet", f"{folder}/safe.parquet", epsilon=1, spaces={"age": (18, 95)}
-    ...     )
-    >>> info.n, info.plan.names
-    (1000, ('age',))
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     try:
+    ...         dpf.sanitize_parquet("missing.parquet", "safe.parquet", epsilon=1)
+    ...     except dpf.errors.FileError as error:
+    ...         print(error)
+    missing.parquet does not exist
+    >>> print(caught[0].message)
+    sanitize_parquet is deprecated and will go in 0.4; write sanitize(source, target, epsilon=1)
     """
-    if target is None:
-        raise ParameterError("target must be the path of a file to write; sanitize(source) returns a table")
+    _warn_of_deprecation("sanitize_parquet", "sanitize(source, target, epsilon=1)")
     info: ReleaseInfo = sanitize(source, target, epsilon, delta, **options)
     return info
 
 
-_sanitize_parameters = inspect.signature(sanitize).parameters.values()
-vars(sanitize_parquet)["__signature__"] = inspect.Signature(
-    [p.replace(default=p.empty) if p.name == "target" else p for p in _sanitize_parameters],
-    return_annotation="ReleaseInfo",
-)
-
-
 def read_parquet(path: str | Path, columns: list[str] | None = None) -> pd.DataFrame:
-    """Read a release, or any Parquet file, directory or glob, into pandas, as `read` does.
-
-    Raises
-    ------
-    FileError, ColumnError, NotSanitizedError
-        As `read`.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> import dpframe as dpf
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     frame = dpf.datasets.make_census(1_000, columns=["age"])
-    ...     dpf.sanitize(frame, f"{folder}/safe.parquet", epsilon=1, spaces={"age": (18, 95)}).n
-    ...     safe = read_parquet(f"{folder}/safe.parquet")
-    1000
-    >>> safe.shape
-    (1000, 1)
-    """
+    """Do as `read`, under its deprecated name."""
+    _warn_of_deprecation("read_parquet", "read(path)")
     return read(path, columns)
+
+
+def _warn_of_deprecation(name: str, replacement: str) -> None:
+    # Python hides DeprecationWarning outside of the main script; pandas warns its users likewise.
+    warn(f"{name} is deprecated and will go in 0.4; write {replacement}", FutureWarning)
 
 
 EXAMPLES = {

@@ -259,7 +259,7 @@ class Estimates(CountEstimates, FunctionEstimates):
         >>> safe = dpf.sanitize(frame, epsilon=8, delta=0, spaces={"age": (0, 120)}, key=bytes(32))
         >>> try:
         ...     dpf.Estimates(safe).nunique("age")
-        ... except dpf.ParameterError as error:
+        ... except dpf.errors.ParameterError as error:
         ...     print(error)
         nunique of column 'age' cannot be estimated: noise hides whether one row holds a value or none; value_counts
         gives the share of every value of its space

@@ -255,7 +255,7 @@ def test_sortedness_is_seen_across_batches(tmp_path):
         plan = dpf.plan(table, 1.0, spaces={"x": (0, 20)}, shuffle=False)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            dpf.sanitize_parquet(tmp_path / "in.parquet", tmp_path / "out.parquet", plan=plan, batch_rows=8)
+            dpf.sanitize(tmp_path / "in.parquet", tmp_path / "out.parquet", plan=plan, batch_rows=8)
         return sum(one.category is dpf.OrderLeakWarning for one in caught)
 
     assert found(range(8), range(8, 16)) == 1
@@ -307,7 +307,7 @@ def test_other_arguments_that_were_type_errors():
         (lambda: dpf.plan(frame), r"^give epsilon, e.g. epsilon=1.0$"),
         (lambda: frame.dp.plan(1, drop=3), "^drop must be a list of column names, e.g. drop="),
         (lambda: frame.dp.plan(1, spaces={"a": (0, 3)}).forecast(types=3), "^types must be a mapping {column: shares"),
-        (lambda: dpf.read_parquet(3), "^a Parquet source is a path"),
+        (lambda: dpf.read(3), "^a Parquet source is a path"),
         (lambda: dpf.Plan.from_json(3), "^this is no plan, as it is no JSON object; plan"),
     ]:
         with pytest.raises((dpf.ParameterError, dpf.errors.PlanError), match=match) as caught:

@@ -87,7 +87,7 @@ def test_plan_sanitize_inspect_estimate(files, run):
     assert "\nage" in text
     assert "Local: epsilon" not in text
     explained = run("inspect", out, "--explain")[1]
-    assert str(dpf.read_parquet(out).dp.explain()) in explained
+    assert str(dpf.read(out).dp.explain()) in explained
     assert "\nage" in explained
     assert json.loads(run("inspect", out, "--json")[1])["n"] == 3_000
     assert "not a release; 3,000 rows, columns age, sex, income" in run("inspect", source)[1]
@@ -169,7 +169,7 @@ def test_curves_and_fidelity_from_the_shell(tmp_path, run):
     census = dpf.datasets.make_census(1_000, columns=["sex", "load_curve"])
     census.to_parquet(tmp_path / "in.parquet", index=False)
     spaces = {"sex": ["F", "M"], "load_curve": dpf.Vector(24, bound=50.0)}
-    info = dpf.sanitize_parquet(tmp_path / "in.parquet", tmp_path / "out.parquet", epsilon=30, spaces=spaces)
+    info = dpf.sanitize(tmp_path / "in.parquet", tmp_path / "out.parquet", epsilon=30, spaces=spaces)
     assert info.plan.names == ("sex", "load_curve")
     for words, rows in (
         (["mean-curve", "load_curve"], 24),
@@ -648,7 +648,7 @@ def test_groups_and_mechanisms_are_options(files, run):
     code, text, err = run("sanitize", source, out, "--epsilon", 3, *options)
     assert (code, err) == (0, "")
     assert "Randomised together, one epsilon for all: sex, age" in run("inspect", out, "--explain")[1]
-    assert dpf.read_parquet(out).dp.release.plan == plan
+    assert dpf.read(out).dp.release.plan == plan
     code, text, _ = run("estimate", out, "joint", "sex", "age", "--bins", 3, "--method", "inverse")
     assert code == 0
     assert "method: inverse" in text

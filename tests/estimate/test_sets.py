@@ -342,7 +342,7 @@ def test_groceries(tag, tmp_path):
             truth[item] += min(1, 6 / len(basket)) / len(baskets)
     covered = []
     for k in range(5):
-        info = dpf.sanitize_parquet(
+        info = dpf.sanitize(
             path, tmp_path / "out.parquet", 8.0, spaces={"items": space}, mechanisms={"items": tag}, key=bytes([k]) * 32
         )
         table = dpf.Estimates(tmp_path / "out.parquet").support("items")
