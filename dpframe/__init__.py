@@ -4,6 +4,8 @@
 ``safe.dp`` still gives unbiased statistics of it, with honest intervals.
 """
 
+from __future__ import annotations
+
 import importlib
 import sys
 import types
@@ -22,7 +24,11 @@ if typing.TYPE_CHECKING:
     from dpframe.accounting.finite import SufficientSets as SufficientSets
     from dpframe.accounting.finite import sufficient_sets as sufficient_sets
     from dpframe.accounting.finite import tight as tight
+    from dpframe.api.accessor import ReleaseAccessor as ReleaseAccessor
+    from dpframe.api.accessor import ReleaseFrame as ReleaseFrame
     from dpframe.api.public import *
+    from dpframe.api.raw_accessor import RawAccessor as RawAccessor
+    from dpframe.api.verbs import plan as plan  # Jedi takes a folder of the name before a wildcard
     from dpframe.api.verbs import read_parquet as read_parquet
     from dpframe.api.verbs import sanitize_parquet as sanitize_parquet
     from dpframe.channels import Matrix as Matrix
@@ -74,12 +80,14 @@ def __dir__() -> list[str]:
 class _Accessor:
     """``df.dp``, whose module is imported when it is first used."""
 
-    def __get__(self, frame: pd.DataFrame | None, owner: type[pd.DataFrame]) -> typing.Any:
+    def __get__(
+        self, frame: pd.DataFrame | None, owner: type[pd.DataFrame]
+    ) -> RawAccessor | ReleaseAccessor | type[ReleaseAccessor]:
         with uncollected():
             if frame is None:
-                from dpframe.api.accessor import DpAccessor
+                from dpframe.api.accessor import ReleaseAccessor
 
-                return DpAccessor
+                return ReleaseAccessor
             from dpframe.api.raw_accessor import accessor_of
 
             return accessor_of(frame)

@@ -95,6 +95,8 @@ _NAMES = {
 _UNLISTED = {
     "accounting.audit": "AuditResult",
     "accounting.finite": "SufficientSets sufficient_sets tight",
+    "api.accessor": "ReleaseAccessor ReleaseFrame",
+    "api.raw_accessor": "RawAccessor",
     "api.verbs": "read_parquet sanitize_parquet",
     "channels": "Matrix",
     "channels.utility": "exponential",

@@ -62,74 +62,8 @@ _EXAMPLES = {
 """Example call of each method, for messages about calls that do not match its signature."""
 
 
-@refusing_misfit_calls(_EXAMPLES)
-@methods_in_one_thread
-class Estimates(CountEstimates, FunctionEstimates):
-    """Estimates from a sanitised table.
-
-    Parameters
-    ----------
-    source
-        A DataFrame, Arrow table or Parquet path (file, directory or glob) that dpframe released.
-    plan
-        The plan, for a table that has lost it.
-    confidence_level
-        Level of the intervals, in (0, 1).
-    use_measured
-        Combine the rows with the plan's noisy counts from private inference of spaces: in `value_counts`, `joint` of
-        one column, `support` of values, `null_rate`, `histogram` and `quantile`. The counts are of the table that the
-        plan was made from. By default they are used if the plan was made during the release; pass True if an earlier
-        plan was made from the released table.
-    clipped
-        Give estimates of columns whose spaces private inference did not find (`Plan.not_found`), too: they are
-        estimates of the column clipped to its space. By default they are NaN, and ``attrs["not_found"]`` of every
-        result of such a column has the reason. A null rate depends on no bounds and no list of values: it is NaN only
-        if the kind of a column's objects was not found.
-
-    tables
-        Noisy counts of the table, measured in addition to its rows (`MeasuredTable`), for a release without them. They
-        are used like the release's own tables, unless ``use_measured`` is False.
-
-    Raises
-    ------
-    NotSanitizedError
-        If the source carries no plan and none is given.
-    ParameterError
-        If ``confidence_level`` is outside (0, 1).
-
-    Notes
-    -----
-    Every statistic takes ``target``: ``"table"`` is the statistic of the original table. ``"population"`` is the
-    statistic of a population of which the table is a sample; its intervals are wider.
-
-    If the release is a secret sample, the table is the full one. Counts, sums and sizes refer to all its ``rows``, of
-    which ``n`` are in the release. Intervals include the sampling error (with the finite-population correction).
-
-    Joints take ``method``: ``"inverse"`` is unbiased and may leave the simplex; its errors are analytic. ``"project"``
-    (nearest point of the simplex), ``"em"`` (maximum likelihood) and ``"model"`` (maximum likelihood under a mixture
-    fitted to all pairs of columns) are closer to the truth for many cells. Their intervals come from draws of the
-    original table given the release's measured tables, or from a parametric bootstrap if there are only rows.
-    ``"auto"`` chooses, and ``attrs["method"]`` has the chosen method.
-
-    Each interval holds separately at the confidence level; ``confidence_level=1 - 0.05 / 300`` holds for 300 values
-    together. Shares are clipped to [0, 1], so that unbiased shares need not add up to 1; unbiased counts are not
-    clipped.
-
-    If the release has measured tables, ``"inverse"`` is their raw count, weighted with the rows' by inverse variance.
-    ``"project"`` is the nearest point of the simplex. ``"model"`` is a mixture fitted to all tables, corrected if the
-    rows contradict it, and ``"em"`` uses only the rows. ``attrs["source"]`` is ``"tables"``, ``"rows"`` or ``"both"``.
-
-    Examples
-    --------
-    >>> import dpframe as dpf
-    >>> frame = dpf.datasets.make_census(2_000, columns=["age", "sex"])
-    >>> safe = dpf.sanitize(frame, epsilon=8, delta=0, spaces={"age": (0, 120), "sex": ["F", "M"]}, key=bytes(32))
-    >>> Estimates(safe).value_counts("sex").round()
-         estimate  std_error   lower   upper
-    sex
-    F      1043.0        6.0  1030.0  1055.0
-    M       957.0        6.0   945.0   970.0
-    """
+class Statistics(CountEstimates, FunctionEstimates):
+    """Every statistic of a release, and its synthetic rows."""
 
     def plot(self, *columns: str, ax: Any = None, **options: Any) -> Any:
         """Draw a marginal with intervals, a histogram, mean curves with bands, or a cross table of two columns.
@@ -321,23 +255,6 @@ class Estimates(CountEstimates, FunctionEstimates):
         candidates: pd.DataFrame = table[(ahead < k) | unknown]
         return candidates.sort_values("estimate", ascending=False, kind="stable")
 
-    def __repr__(self) -> str:
-        rows = f"{self.n:,}" if self.plan.sample is None else f"{self.n:,} of {self.rows:,}"
-        return f"<Estimates of a release of {rows} rows: {', '.join(self.plan.names)}>"
-
-    def verify(self) -> bool:
-        """Return whether the rows are, cell by cell, those released, in any order; see also `dpframe.verify`.
-
-        Examples
-        --------
-        >>> import dpframe as dpf
-        >>> frame = dpf.datasets.make_census(2_000, columns=["age"])
-        >>> safe = dpf.sanitize(frame, epsilon=8, delta=0, spaces={"age": (0, 120)}, key=bytes(32))
-        >>> dpf.Estimates(safe).verify()
-        True
-        """
-        return self._source.verify()
-
     def synthesize(
         self,
         n_rows: int | None = None,
@@ -479,6 +396,93 @@ class Estimates(CountEstimates, FunctionEstimates):
         """Return the distribution of a set column's items in rows, with measured sizes if there are some."""
         supports, sizes = np.clip(self._supports(column)[0], 0.0, 1.0), self._measured_sizes(column)
         return sets.ItemLaw(supports) if sizes is None else sizes.item_law(supports)
+
+
+@refusing_misfit_calls(_EXAMPLES)
+@methods_in_one_thread
+class Estimates(Statistics):
+    """Estimates from a sanitised table.
+
+    Parameters
+    ----------
+    source
+        A DataFrame, Arrow table or Parquet path (file, directory or glob) that dpframe released.
+    plan
+        The plan, for a table that has lost it.
+    confidence_level
+        Level of the intervals, in (0, 1).
+    use_measured
+        Combine the rows with the plan's noisy counts from private inference of spaces: in `value_counts`, `joint` of
+        one column, `support` of values, `null_rate`, `histogram` and `quantile`. The counts are of the table that the
+        plan was made from. By default they are used if the plan was made during the release; pass True if an earlier
+        plan was made from the released table.
+    clipped
+        Give estimates of columns whose spaces private inference did not find (`Plan.not_found`), too: they are
+        estimates of the column clipped to its space. By default they are NaN, and ``attrs["not_found"]`` of every
+        result of such a column has the reason. A null rate depends on no bounds and no list of values: it is NaN only
+        if the kind of a column's objects was not found.
+
+    tables
+        Noisy counts of the table, measured in addition to its rows (`MeasuredTable`), for a release without them. They
+        are used like the release's own tables, unless ``use_measured`` is False.
+
+    Raises
+    ------
+    NotSanitizedError
+        If the source carries no plan and none is given.
+    ParameterError
+        If ``confidence_level`` is outside (0, 1).
+
+    Notes
+    -----
+    Every statistic takes ``target``: ``"table"`` is the statistic of the original table. ``"population"`` is the
+    statistic of a population of which the table is a sample; its intervals are wider.
+
+    If the release is a secret sample, the table is the full one. Counts, sums and sizes refer to all its ``rows``, of
+    which ``n`` are in the release. Intervals include the sampling error (with the finite-population correction).
+
+    Joints take ``method``: ``"inverse"`` is unbiased and may leave the simplex; its errors are analytic. ``"project"``
+    (nearest point of the simplex), ``"em"`` (maximum likelihood) and ``"model"`` (maximum likelihood under a mixture
+    fitted to all pairs of columns) are closer to the truth for many cells. Their intervals come from draws of the
+    original table given the release's measured tables, or from a parametric bootstrap if there are only rows.
+    ``"auto"`` chooses, and ``attrs["method"]`` has the chosen method.
+
+    Each interval holds separately at the confidence level; ``confidence_level=1 - 0.05 / 300`` holds for 300 values
+    together. Shares are clipped to [0, 1], so that unbiased shares need not add up to 1; unbiased counts are not
+    clipped.
+
+    If the release has measured tables, ``"inverse"`` is their raw count, weighted with the rows' by inverse variance.
+    ``"project"`` is the nearest point of the simplex. ``"model"`` is a mixture fitted to all tables, corrected if the
+    rows contradict it, and ``"em"`` uses only the rows. ``attrs["source"]`` is ``"tables"``, ``"rows"`` or ``"both"``.
+
+    Examples
+    --------
+    >>> import dpframe as dpf
+    >>> frame = dpf.datasets.make_census(2_000, columns=["age", "sex"])
+    >>> safe = dpf.sanitize(frame, epsilon=8, delta=0, spaces={"age": (0, 120), "sex": ["F", "M"]}, key=bytes(32))
+    >>> Estimates(safe).value_counts("sex").round()
+         estimate  std_error   lower   upper
+    sex
+    F      1043.0        6.0  1030.0  1055.0
+    M       957.0        6.0   945.0   970.0
+    """
+
+    def __repr__(self) -> str:
+        rows = f"{self.n:,}" if self.plan.sample is None else f"{self.n:,} of {self.rows:,}"
+        return f"<Estimates of a release of {rows} rows: {', '.join(self.plan.names)}>"
+
+    def verify(self) -> bool:
+        """Return whether the rows are, cell by cell, those released, in any order; see also `dpframe.verify`.
+
+        Examples
+        --------
+        >>> import dpframe as dpf
+        >>> frame = dpf.datasets.make_census(2_000, columns=["age"])
+        >>> safe = dpf.sanitize(frame, epsilon=8, delta=0, spaces={"age": (0, 120)}, key=bytes(32))
+        >>> dpf.Estimates(safe).verify()
+        True
+        """
+        return self._source.verify()
 
 
 _has_warned_of_one_table = False

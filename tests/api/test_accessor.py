@@ -153,11 +153,22 @@ def test_sanitising_a_release_is_refused(census, census_spaces):
     safe = census.dp.sanitize(epsilon=6, spaces=census_spaces)
     for act in (
         lambda: safe.dp.sanitize(epsilon=1),
-        lambda: safe.dp.plan(epsilon=1),
+        lambda: safe.dp.check(spaces={}),
         lambda: dpf.sanitize(safe, epsilon=1),
     ):
         with pytest.raises(dpf.errors.AlreadySanitizedError, match="is a release already"):
             act()
+
+
+def test_a_table_shows_verbs_and_a_release_statistics(census, census_spaces):
+    def shown(accessor):
+        return {name for name in dir(accessor) if not name.startswith("_")}
+
+    safe = census.dp.sanitize(epsilon=6, spaces=census_spaces)
+    assert shown(census.dp) == {"check", "draft", "expect", "plan", "sanitize"}
+    assert shown(safe.dp) >= {"mean", "regress", "release", "synthesize", "verify"}
+    assert not shown(safe.dp) & shown(census.dp)
+    assert safe.dp.plan == safe.dp.release.plan == dpf.Estimates(safe).plan
 
 
 def refuses(match, error=dpf.ParameterError, frame=None, **options):
