@@ -201,8 +201,8 @@ def test_a_call_that_no_signature_takes(subjects: dict[type, Any], kind: type, n
     [
         (lambda e: e.count(visits=10), r"^count has no argument 'visits'; it takes where, .*, e\.g\. count\(\{"),
         (
-            lambda e: e.corr("age", "sex"),
-            r"^corr takes columns by position and weights, target by name, e\.g\. corr\(\[",
+            lambda e: e.corr("age", "sex", "w"),
+            r"^corr takes columns, other by position and weights, target, .* by name, e\.g\. corr\(\"",
         ),
         (lambda e: e.median("age", bins=3), r"^median has no argument 'bins'.*e\.g\. median\(\"age\", by="),
         (lambda e: e.mean(), r'^mean needs column, e\.g\. mean\("age", by="sex"\)$'),

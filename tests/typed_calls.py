@@ -51,7 +51,12 @@ def ask_a_release(frame: pd.DataFrame) -> None:
     assert_type(safe.dp.value_counts("sex"), pd.DataFrame)
     assert_type(safe.dp.regress("visits ~ age"), pd.DataFrame)
     assert_type(dpf.ReleaseAccessor(frame).histogram("age", bins=5), pd.DataFrame)
-    safe.dp.mean("age", by="sex", where={"age": (18, None)})
+    assert_type(safe.dp.value_counts(["sex", "ward"], confidence_level=0.9, long=True), pd.DataFrame)
+    assert_type(dpf.error_bars(safe.dp.crosstab("sex", "ward")).ndim, int)
+    safe.dp.mean("age", by="sex", where={"age": (18, None)}, confidence_level=0.9, long=True)
+    safe.dp.corr("age", "visits")
+    safe.dp.plot(safe.dp.count({"sex": "F"}))
+    safe.dp.mean("age", confidence_level="90 %")  # pyright: ignore[reportArgumentType]
     safe.dp.mean("age", group="sex")  # pyright: ignore[reportCallIssue]
     _ = safe.dp.groupby  # pyright: ignore[reportAttributeAccessIssue]
     _ = safe.dp.sanitize  # pyright: ignore[reportAttributeAccessIssue]

@@ -69,9 +69,9 @@ else:
 class ReleaseAccessor(Statistics):
     """Statistics of a release: ``safe.dp.mean("age")``.
 
-    All methods of `Estimates`, which take the noise into account; plain pandas would be biased. Each takes
-    ``clipped=True``, for estimates of columns whose spaces private inference did not find: else they are NaN, see
-    `Estimates`.
+    All methods of `Estimates`, which take the noise into account; plain pandas would be biased. Each statistic takes
+    ``confidence_level=``, ``long=True`` for a tidy frame, and ``clipped=True`` for estimates of columns whose spaces
+    private inference did not find: else they are NaN.
 
     Type checkers know ``safe.dp`` of what `dpframe.sanitize` and `dpframe.read` return; of other DataFrames
     ``ReleaseAccessor(safe)`` is the same with types.
@@ -220,18 +220,12 @@ class ReleaseAccessor(Statistics):
 
 
 def _release_method(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a method of `Estimates` as one of the accessor, with its text and signature, and with ``clipped``."""
-    signature = inspect.signature(method)
-    *leading_parameters, last_parameter = signature.parameters.values()
-    options_parameters = [last_parameter] if last_parameter.kind is last_parameter.VAR_KEYWORD else []
-    clipped = inspect.Parameter("clipped", inspect.Parameter.KEYWORD_ONLY, default=False, annotation="bool")
+    """Return a method of `Estimates` as one of the accessor, with its text and signature."""
 
     @wraps(method)
-    def delegate(self: ReleaseAccessor, *args: Any, clipped: bool = False, **options: Any) -> Any:
-        return method(self.estimates(clipped=clipped), *args, **options)
+    def delegate(self: ReleaseAccessor, *args: Any, **options: Any) -> Any:
+        return method(self.estimates(), *args, **options)
 
-    parameters = [*leading_parameters, *([] if options_parameters else [last_parameter]), clipped, *options_parameters]
-    vars(delegate)["__signature__"] = signature.replace(parameters=parameters)
     return delegate
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 import pandas as pd
 import pyarrow as pa
@@ -134,9 +134,9 @@ def read(path: str | Path, columns: list[str] | None = None) -> ReleaseFrame:
             raise ColumnError("is not in the file", column=name)
     table.check_copied(names)
     # Not pandas' own reader: of a directory it keeps the first file's attrs, even where others differ.
-    frame: Any = to_pandas(table.read(names))
+    frame = to_pandas(table.read(names))
     frame.attrs = {} if table.text is None else {"dpframe": table.text}
-    return frame
+    return cast("ReleaseFrame", frame)
 
 
 def write(

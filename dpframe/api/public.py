@@ -16,6 +16,7 @@ if typing.TYPE_CHECKING:
     from dpframe.api.transformer import Sanitizer
     from dpframe.api.verbs import plan, sanitize
     from dpframe.estimate import Estimates
+    from dpframe.estimate.plot import error_bars
     from dpframe.inference.drafted import DraftedSpaces
     from dpframe.ledger.ledger import Ledger
     from dpframe.plan.plan import Plan
@@ -63,6 +64,7 @@ __all__ = [
     "audit",
     "datasets",
     "draft_spaces",
+    "error_bars",
     "errors",
     "expect",
     "fidelity",
@@ -83,6 +85,7 @@ _NAMES = {
     "api.transformer": "Sanitizer",
     "api.verbs": "plan sanitize",
     "estimate": "Estimates",
+    "estimate.plot": "error_bars",
     "inference.drafted": "DraftedSpaces",
     "ledger.ledger": "Ledger",
     "plan.plan": "Plan",

@@ -5,34 +5,32 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import pandas as pd
 
 from dpframe.errors import InferenceWarning, ParameterError, check_whole, name_list, refusing_misfit_calls, warn
 from dpframe.estimate import sets
+from dpframe.estimate.answer_options import AnswerOptions, take_answer_options
 from dpframe.estimate.base import column_names
 from dpframe.estimate.count_estimates import CountEstimates
 from dpframe.estimate.function_estimates import FunctionEstimates
 from dpframe.estimate.not_found import NOT_FOUND, asked_by_another, warn_of_nan
 from dpframe.estimate.plot import draw
 from dpframe.estimate.posterior import TABLE_DRAWS
-from dpframe.estimate.results import RESULTS, Results
+from dpframe.estimate.results import DESCRIBED, RESULTS, Results
 from dpframe.estimate.surrogates import Codes
 from dpframe.estimate.synthetic import LOUD, Synthesizer, check_rows, make_generator
 from dpframe.estimate.synthetic_copies import SyntheticCopies
 from dpframe.plan.threads import methods_in_one_thread
 
-_DESCRIBED = ["count", "mean", "std", "25%", "50%", "75%"]
-"""Rows of `describe`, as pandas calls them."""
-
 _EXAMPLES = {
     "compare": 'compare("visits", by="ward")',
     "cooccurrence": 'cooccurrence("hobbies")',
-    "corr": 'corr(["age", "income"])',
+    "corr": 'corr("age", "income")',
     "count": 'count({"age": (18, 65), "sex": "F"})',
-    "cov": 'cov(["age", "income"])',
+    "cov": 'cov("age", "income")',
     "cov_curve": 'cov_curve("load")',
     "crosstab": 'crosstab("sex", "region")',
     "describe": 'describe(["age", "income"])',
@@ -65,15 +63,23 @@ _EXAMPLES = {
 class Statistics(CountEstimates, FunctionEstimates):
     """Every statistic of a release, and its synthetic rows."""
 
-    def plot(self, *columns: str, ax: Any = None, **options: Any) -> Any:
-        """Draw a marginal with intervals, a histogram, mean curves with bands, or a cross table of two columns.
+    def plot(self, *columns: str | pd.Series[Any] | pd.DataFrame, ax: Any = None, **options: Any) -> Any:
+        """Draw a column or a result with intervals, and return the matplotlib axes.
 
-        Options go to `value_counts`, `histogram`, `mean_curve` (``by=``) or `crosstab`. Returns the matplotlib axes.
+        Parameters
+        ----------
+        columns
+            One column, of which the marginal, the histogram or the mean curves are drawn; two, for their cross table;
+            or the result of any statistic that has intervals, e.g. ``plot(mean("visits", by="ward"))``.
+        ax
+            Axes to draw on; by default those of a new figure.
+        options
+            Options of `value_counts`, `histogram`, `mean_curve` or `crosstab`; a result takes none.
 
         Raises
         ------
         ParameterError
-            If matplotlib is not installed, or for more than two columns.
+            If matplotlib is not installed, for more than two columns, or for a result without intervals.
 
         Examples
         --------
@@ -94,6 +100,7 @@ class Statistics(CountEstimates, FunctionEstimates):
         where: Mapping[str, Any] | None = None,
         weights: str | None = None,
         target: str = "table",
+        **options: Unpack[AnswerOptions],
     ) -> Any:
         """Return the median of a numeric column (pandas' ``median``): its `quantile` at one half.
 
@@ -107,7 +114,9 @@ class Statistics(CountEstimates, FunctionEstimates):
         """
         return self.quantile(column, 0.5, by=by, where=where, weights=weights, target=target)
 
-    def describe(self, columns: Sequence[str] | None = None, *, target: str = "table") -> pd.DataFrame:
+    def describe(
+        self, columns: Sequence[str] | None = None, *, target: str = "table", **options: Unpack[AnswerOptions]
+    ) -> pd.DataFrame:
         """Return count, mean, standard deviation and quartiles of numeric columns (pandas' ``describe``).
 
         The smallest and the largest value are omitted, because they belong to single rows.
@@ -165,7 +174,7 @@ class Statistics(CountEstimates, FunctionEstimates):
                     row_counts = Results(rows, rows * nulls.std_error, rows * (1 - nulls.upper), rows)
                 parts = [row_counts.series("count"), self.mean(name, target=target), self.std(name, target=target)]
                 quartiles = self.quantile(name, [0.25, 0.5, 0.75], target=target)
-            tables[name] = pd.concat([pd.DataFrame(parts), quartiles]).set_axis(_DESCRIBED)
+            tables[name] = pd.concat([pd.DataFrame(parts), quartiles]).set_axis(DESCRIBED)
             missing |= quartiles.attrs.get(NOT_FOUND, {})
         if not tables:
             raise ParameterError("describe is of numbers, and the release has no column of them; see value_counts")
@@ -204,7 +213,15 @@ class Statistics(CountEstimates, FunctionEstimates):
             "value_counts gives the share of every value of its space"
         )
 
-    def top(self, column: str, k: int = 10, *, normalize: bool = True, target: str = "table") -> pd.DataFrame:
+    def top(
+        self,
+        column: str,
+        k: int = 10,
+        *,
+        normalize: bool = True,
+        target: str = "table",
+        **options: Unpack[AnswerOptions],
+    ) -> pd.DataFrame:
         """Return the values, or items of sets, that may be among the ``k`` most frequent, and flag the sure ones.
 
         The intervals of all values hold at once at the confidence level, by Bonferroni's inequality. A value is surely
@@ -400,6 +417,7 @@ class Statistics(CountEstimates, FunctionEstimates):
 
 @refusing_misfit_calls(_EXAMPLES)
 @methods_in_one_thread
+@take_answer_options
 class Estimates(Statistics):
     """Estimates from a sanitised table.
 
@@ -435,8 +453,11 @@ class Estimates(Statistics):
 
     Notes
     -----
-    Every statistic takes ``target``: ``"table"`` is the statistic of the original table. ``"population"`` is the
-    statistic of a population of which the table is a sample; its intervals are wider.
+    Every statistic takes ``confidence_level`` and ``clipped``, in place of these of the class, and ``long=True``, which
+    gives a tidy frame: columns of keys, then ``estimate, std_error, lower, upper``.
+
+    Every statistic but `independence` takes ``target``: ``"table"`` is the statistic of the original table.
+    ``"population"`` is the statistic of a population of which the table is a sample; its intervals are wider.
 
     If the release is a secret sample, the table is the full one. Counts, sums and sizes refer to all its ``rows``, of
     which ``n`` are in the release. Intervals include the sampling error (with the finite-population correction).

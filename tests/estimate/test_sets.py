@@ -306,7 +306,7 @@ def test_from_the_shell(lists, tmp_path, capsys):
     for words, keys, count in [
         (["support", "x"], {"x"}, 6),
         (["support", "x", "--by", "g"], {"x", "g"}, 12),
-        (["cooccurrence", "x", "--normalize"], {"item 1", "item 2"}, 36),
+        (["cooccurrence", "x", "--normalize"], {"item", "with"}, 36),
         (["set-sizes", "x"], {"size"}, 4),
     ]:
         rows = json.loads(run("estimate", out, *words, "--json"))
