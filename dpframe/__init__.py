@@ -82,15 +82,11 @@ class _Accessor:
 
     def __get__(
         self, frame: pd.DataFrame | None, owner: type[pd.DataFrame]
-    ) -> RawAccessor | ReleaseAccessor | type[ReleaseAccessor]:
+    ) -> RawAccessor | ReleaseAccessor | type[RawAccessor]:
         with uncollected():
-            if frame is None:
-                from dpframe.api.accessor import ReleaseAccessor
+            from dpframe.api.raw_accessor import RawAccessor, accessor_of
 
-                return ReleaseAccessor
-            from dpframe.api.raw_accessor import accessor_of
-
-            return accessor_of(frame)
+            return RawAccessor if frame is None else accessor_of(frame)
 
 
 pd.DataFrame.dp = _Accessor()  # type: ignore[attr-defined]

@@ -28,10 +28,12 @@ _HELP = """confidence_level, clipped, long
     See the class."""
 
 _PARAMETERS = [
-    inspect.Parameter(
-        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=AnswerOptions.__annotations__[name]
+    inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+    for name, default, annotation in (
+        ("confidence_level", None, "float | None"),
+        ("clipped", None, "bool | None"),
+        ("long", False, "bool"),
     )
-    for name, default in {"confidence_level": None, "clipped": None, "long": False}.items()
 ]
 
 _PAIR_KEYS = ("column", "with")
