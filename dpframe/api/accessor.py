@@ -32,7 +32,10 @@ _INSTEAD = {
     "max": _EXTREMES,
     "min": _EXTREMES,
     "forecast": "release.plan.forecast() has the standard errors to expect; before a release, expect(epsilon=1)",
-    "groupby": 'mean, sum, std, var, median and quantile take by=, e.g. mean("visits", by="ward"); joint takes given=',
+    "groupby": (
+        'mean, sum, std, var, median and quantile take by=, e.g. mean("visits", by="ward"); for counts write '
+        'value_counts(["ward", "sex"])'
+    ),
     "mode": 'top("column", 1) gives the most frequent value',
     "size": "count takes conditions on columns",
 }

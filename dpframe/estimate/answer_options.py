@@ -7,7 +7,7 @@ import inspect
 import re
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, TypedDict, TypeVar
+from typing import Any, TypedDict, TypeVar, get_type_hints
 
 import pandas as pd
 
@@ -28,12 +28,8 @@ _HELP = """confidence_level, clipped, long
     See the class."""
 
 _PARAMETERS = [
-    inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-    for name, default, annotation in (
-        ("confidence_level", None, "float | None"),
-        ("clipped", None, "bool | None"),
-        ("long", False, "bool"),
-    )
+    inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None if name != "long" else False, annotation=kind)
+    for name, kind in get_type_hints(AnswerOptions).items()
 ]
 
 _PAIR_KEYS = ("column", "with")

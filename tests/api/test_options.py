@@ -80,7 +80,7 @@ def test_help_of_the_accessor_shows_options(capsys):
     help(safe.dp.mean)
     shown = capsys.readouterr().out
     assert "weights: 'str | None' = None" in shown
-    assert "confidence_level: 'float | None' = None" in shown
+    assert "confidence_level: float | None = None" in shown
     assert "confidence_level, clipped, long\n" in shown
     assert "with ``by``, or of several columns, a DataFrame of such rows" in shown
 
