@@ -69,9 +69,9 @@ def to_rows(result: pd.Series[Any] | pd.DataFrame, statistic: str = "") -> pd.Da
         index = pd.MultiIndex.from_arrays(levels, names=[*down.names, across.name])
         rows = pd.DataFrame({part: cells.to_numpy().ravel() for part, cells in parts.items()}, index)
     keys = KEYS.get(statistic, ())
-    if len(keys) == rows.index.nlevels:
-        rows.index.names = list(keys)
-    rows.index.names = [name or "column" for name in rows.index.names]
+    names = keys if len(keys) == rows.index.nlevels else [name or "column" for name in rows.index.names]
+    # The result keeps its own index, which a shallow copy shares.
+    rows.index = rows.index.set_names(list(names))
     rows.attrs = result.attrs
     return rows
 
@@ -82,11 +82,10 @@ def to_long(result: pd.Series[Any] | pd.DataFrame, statistic: str = "") -> pd.Da
     A key with the name of another column gets an underscore.
     """
     rows = to_rows(result, statistic)
-    rows.index.names = [f"{name}_" if name in rows.columns else name for name in rows.index.names]
-    return rows.reset_index()
+    return rows.reset_index(names=[f"{name}_" if name in rows.columns else name for name in rows.index.names])
 
 
-def _answering(method: Callable[..., Any]) -> Callable[..., Any]:
+def _wrap_statistic(method: Callable[..., Any]) -> Callable[..., Any]:
     """Return a statistic that acts on the options of every answer."""
     signature = inspect.signature(method)
     *parameters, _ = signature.parameters.values()
@@ -141,5 +140,5 @@ def take_answer_options(kind: C) -> C:
     for name, method in inspect.getmembers(kind, inspect.isfunction):
         options = inspect.signature(method).parameters.get("options")
         if options is not None and "AnswerOptions" in str(options.annotation):
-            setattr(kind, name, _answering(method))
+            setattr(kind, name, _wrap_statistic(method))
     return kind

@@ -100,24 +100,24 @@ class CountEstimates(WeightedEstimates):
         """
         check_flags(normalize=normalize, sort=sort, ascending=ascending, dropna=dropna)
 
-        def ordered(counts: pd.DataFrame) -> pd.DataFrame:
+        def sort_counts(counts: pd.DataFrame) -> pd.DataFrame:
             return counts.sort_values("estimate", ascending=ascending, kind="stable") if sort else counts
 
         if not isinstance(column, str):
             names, bins_by_column = column_names(column, "column"), {} if bins is None else bins
             if weights is None and where is None:
                 shape: Any = {"normalize": normalize, "bins": bins_by_column, "dropna": dropna, "target": target}
-                return ordered(self.joint(names, method=method or "auto", **shape))
+                return sort_counts(self.joint(names, method=method or "auto", **shape))
             self._check_draws(names, weights, method)
             axes = self._axes(names, bins_by_column)
             sums, attrs, labels = self._weigh_shown_cells(axes, weights, target, dropna, normalize, where=where)
             index = labels[0] if len(labels) == 1 else pd.MultiIndex.from_product(labels)
-            return ordered(sums.each(np.ravel).frame(index, attrs))
+            return sort_counts(sums.each(np.ravel).frame(index, attrs))
         axes = self._axes([column], {} if bins is None else {column: bins})
         if weights is not None or where is not None:
             self._check_draws([column], weights, method)
             sums, attrs, (index,) = self._weigh_shown_cells(axes, weights, target, dropna, normalize, where=where)
-            return ordered(sums.frame(index, attrs))
+            return sort_counts(sums.frame(index, attrs))
         fits = method is None and axes[0].column.space.is_listed
         fits = fits and self._joints.tables.source_of([column]) != "rows"
         method = "auto" if fits else self._default_method(axes) if method is None else method
@@ -142,7 +142,7 @@ class CountEstimates(WeightedEstimates):
         if 2 * np.count_nonzero(results.std_error > (1.0 if normalize else rows)) > len(index):
             noun, remedy = ("single values", "pass bins=10") if bins is None else ("bins", "pass fewer bins")
             warn(f"counts of {noun} of {column!r} have errors above the number of rows; {remedy}", DpframeWarning)
-        return ordered(results.frame(index, attrs))
+        return sort_counts(results.frame(index, attrs))
 
     @nan_if_not_found
     def joint(

@@ -75,7 +75,7 @@ def draw(estimates: Any, questions: tuple[Any, ...], ax: Any, options: dict[str,
     if len(questions) not in (1, 2):
         raise ParameterError("plot takes one column, or two for a cross table, or the result of a statistic")
     if has_result:
-        result = _in_days(questions[0])
+        result = _convert_to_days(questions[0])
         bars = error_bars(result)  # refuses what has no intervals before there is a figure
     if ax is None:
         _, ax = plt.subplots(layout="constrained")
@@ -94,7 +94,7 @@ def draw(estimates: Any, questions: tuple[Any, ...], ax: Any, options: dict[str,
     return _draw_histogram(estimates.histogram(column, **options), ax)
 
 
-def _in_days(result: Any) -> Any:
+def _convert_to_days(result: Any) -> Any:
     """Return a result whose durations are numbers of days, as matplotlib has no axis of durations."""
     table: Any = to_rows(result) if isinstance(result, pd.Series) else result
     is_duration = "estimate" in table and getattr(table["estimate"], "dtype", np.dtype(float)).kind == "m"

@@ -102,10 +102,12 @@ def test_every_statistic_has_a_level_a_tidy_form_and_a_picture(
     table = narrow.to_frame().T if isinstance(narrow, pd.Series) else narrow
     rows = table if table.columns.nlevels == 1 else table.stack(level=1, future_stack=True)
     np.testing.assert_array_equal(long[PARTS].to_numpy(dtype=float), rows[PARTS].to_numpy(dtype=float))
-    for result in (wide, long):
+    index_names = list(narrow.index.names)
+    for result in (wide, narrow, long):
         axes = estimates.plot(result)
         assert axes.has_data() or axes.texts
         pyplot.close(axes.figure)
+    assert list(narrow.index.names) == index_names
 
 
 def test_no_statistic_is_left_out(estimates: dpf.Estimates) -> None:
