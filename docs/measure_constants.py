@@ -148,5 +148,5 @@ def main(path: str) -> None:
 
 if __name__ == "__main__":
     # Every answer would warn again for each value of the constant; only widths are read.
-    warnings.simplefilter("ignore", dpf.DpframeWarning)
+    warnings.simplefilter("ignore", dpf.errors.DpframeWarning)
     main(sys.argv[1])

@@ -50,8 +50,9 @@ def main(target: Path) -> None:
         axis.set_title(title, fontsize=9)
         axis.set_xlabel("age")
         axis.spines[["top", "right"]].set_visible(False)
-    ends = np.abs(estimates[["lower", "upper"]].to_numpy().T - estimates["estimate"].to_numpy())
-    axes[2].errorbar(middle, estimates["estimate"], yerr=ends, fmt="none", ecolor="black", elinewidth=1)
+    axes[2].errorbar(
+        middle, estimates["estimate"], yerr=dpf.error_bars(estimates), fmt="none", ecolor="black", elinewidth=1
+    )
     axes[0].set_ylabel("people")
     top = 1.6 * panels["the table (secret)"].max()
     axes[0].set_ylim(0, top)

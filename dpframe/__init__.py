@@ -4,6 +4,8 @@
 ``safe.dp`` still gives unbiased statistics of it, with honest intervals.
 """
 
+from __future__ import annotations
+
 import importlib
 import sys
 import types
@@ -18,7 +20,25 @@ from dpframe.api import public as _public
 from dpframe.api.public import WHERE, __all__, uncollected
 
 if typing.TYPE_CHECKING:
+    from dpframe.accounting.audit import AuditResult as AuditResult
+    from dpframe.accounting.finite import SufficientSets as SufficientSets
+    from dpframe.accounting.finite import sufficient_sets as sufficient_sets
+    from dpframe.accounting.finite import tight as tight
+    from dpframe.api.accessor import ReleaseAccessor as ReleaseAccessor
+    from dpframe.api.accessor import ReleaseFrame as ReleaseFrame
     from dpframe.api.public import *
+    from dpframe.api.raw_accessor import RawAccessor as RawAccessor
+    from dpframe.api.verbs import plan as plan  # Jedi takes a folder of the name before a wildcard
+    from dpframe.api.verbs import read_parquet as read_parquet
+    from dpframe.api.verbs import sanitize_parquet as sanitize_parquet
+    from dpframe.channels import Matrix as Matrix
+    from dpframe.channels.utility import exponential as exponential
+    from dpframe.errors import *
+    from dpframe.plan.certificate import Certificate as Certificate
+    from dpframe.plan.columns import Column as Column
+    from dpframe.plan.columns import Group as Group
+    from dpframe.release.info import ReleaseInfo as ReleaseInfo
+    from dpframe.report.report import Report as Report
 
 __version__ = "0.3.0"
 
@@ -60,15 +80,13 @@ def __dir__() -> list[str]:
 class _Accessor:
     """``df.dp``, whose module is imported when it is first used."""
 
-    def __get__(self, frame: pd.DataFrame | None, owner: type[pd.DataFrame]) -> typing.Any:
+    def __get__(
+        self, frame: pd.DataFrame | None, owner: type[pd.DataFrame]
+    ) -> RawAccessor | ReleaseAccessor | type[RawAccessor]:
         with uncollected():
-            if frame is None:
-                from dpframe.api.accessor import DpAccessor
+            from dpframe.api.raw_accessor import RawAccessor, accessor_of
 
-                return DpAccessor
-            from dpframe.api.raw_accessor import accessor_of
-
-            return accessor_of(frame)
+            return RawAccessor if frame is None else accessor_of(frame)
 
 
 pd.DataFrame.dp = _Accessor()  # type: ignore[attr-defined]

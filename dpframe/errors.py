@@ -1,6 +1,6 @@
 """Every error and warning that dpframe raises.
 
-One root, so that ``except dpframe.DpframeError`` catches them all::
+One root, so that ``except dpframe.errors.DpframeError`` catches them all::
 
     DpframeError
     ├── ParameterError (ValueError)        an argument breaks a rule
@@ -61,6 +61,10 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 def name_list(names: Iterable[str]) -> str:
     """Return names for a message, in one line even if a name holds line breaks."""
     # A line break in a name could forge a line of a log.
@@ -101,7 +105,7 @@ def tuple_label(names: Iterable[str]) -> str:
     return " × ".join(name_list([name]) for name in names)
 
 
-def warn(message: str, category: type[DpframeWarning]) -> None:
+def warn(message: str, category: type[Warning]) -> None:
     """Warn with the location of the user's line that called dpframe."""
     # Calls within dpframe have different depths, so that no constant stack level fits.
     level, frame = 2, sys._getframe(1)
@@ -173,7 +177,7 @@ class DpframeError(Exception):
     >>> import dpframe as dpf
     >>> try:
     ...     dpf.Integer(9, 1)
-    ... except dpf.DpframeError as error:
+    ... except dpf.errors.DpframeError as error:
     ...     print(error)
     lower must be below upper, both within 64 bits
     """
@@ -217,7 +221,7 @@ class ParameterError(DpframeError, ValueError):
     >>> import dpframe as dpf
     >>> try:
     ...     dpf.Budget(-1.0)
-    ... except dpf.ParameterError as error:
+    ... except dpf.errors.ParameterError as error:
     ...     print(error)
     epsilon must be finite and above 0, e.g. epsilon=1.0; got -1.0
     """
@@ -235,7 +239,7 @@ class ColumnError(DpframeError, ValueError):
     >>> table = dpf.datasets.make_census(3, columns=["sex"])
     >>> try:
     ...     dpf.sanitize(table, epsilon=1, spaces={"sex": ["F"]}, key=bytes(32))
-    ... except dpf.ColumnError as error:
+    ... except dpf.errors.ColumnError as error:
     ...     print(error)
     column 'sex' at row position 0: holds a category outside the declared list; add it, or declare Categorical([…],
     other=…)
@@ -268,7 +272,7 @@ class NotSanitizedError(DpframeError, ValueError):
     >>> import dpframe as dpf
     >>> try:
     ...     dpf.Estimates(dpf.datasets.make_census(3))
-    ... except dpf.NotSanitizedError as error:
+    ... except dpf.errors.NotSanitizedError as error:
     ...     print(error)
     the table carries no release plan; sanitise it first, or, if it was released, read its file with
     dpframe.read(path)
@@ -286,7 +290,7 @@ class BudgetExceeded(DpframeError, RuntimeError):
     >>> answer = questions.count({"sex": "F"}, share=0.75)
     >>> try:
     ...     questions.count({"sex": "F"}, share=0.5)
-    ... except dpf.BudgetExceeded as error:
+    ... except dpf.errors.BudgetExceeded as error:
     ...     print(error)
     the questions have share=0.25 left of their budget, and share=0.5 was asked: nothing was spent and nothing was
     drawn; ask for no more than is left
@@ -301,7 +305,7 @@ class FileError(DpframeError, OSError):
     >>> import dpframe as dpf
     >>> try:
     ...     dpf.read("missing.parquet")
-    ... except dpf.FileError as error:
+    ... except dpf.errors.FileError as error:
     ...     print(error)
     missing.parquet does not exist
     """

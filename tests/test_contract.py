@@ -77,7 +77,6 @@ ARGUMENTS = {
     dpf.attach: "table plan",
     dpf.sanitize: "source target epsilon delta plan ledger dataset spaces drop shuffle sample infer infer_share "
     "measure_share local_epsilon contributions privacy_id rules passthrough allocation nulls numbers",
-    dpf.sanitize_parquet: "source target epsilon plan ledger dataset",
     dpf.datasets.make_census: "n_rows random_state",
 }
 

@@ -100,9 +100,9 @@ def released(plan: Plan, folder: Path) -> dict[str, str]:
     account = {"ledger": str(folder / "ledger.sqlite"), "dataset": "golden"}
     memory = dpf.sanitize(table, plan=plan, key=KEY)
     assert shown(dpf.sanitize(table, plan=plan, key=KEY, **account)) == shown(memory)
-    info = dpf.sanitize_parquet(source, target, plan=plan, key=KEY, batch_rows=17)
+    info = dpf.sanitize(source, target, plan=plan, key=KEY, batch_rows=17)
     first = shown(pq.read_table(target))
-    dpf.sanitize_parquet(source, target, plan=plan, **account)
+    dpf.sanitize(source, target, plan=plan, **account)
     return {"memory": shown(memory), "parquet": first, "ledger": shown(pq.read_table(target)), "digest": info.digest}
 
 

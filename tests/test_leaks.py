@@ -77,13 +77,13 @@ def _polars(table: pa.Table, plan: dpf.Plan, folder: Path) -> bytes:
 
 def _parquet(table: pa.Table, plan: dpf.Plan, folder: Path) -> bytes:
     pq.write_table(table, folder / "in.parquet")
-    dpf.sanitize_parquet(folder / "in.parquet", folder / "out.parquet", plan=plan, key=KEY, compression="none")
+    dpf.sanitize(folder / "in.parquet", folder / "out.parquet", plan=plan, key=KEY, compression="none")
     return (folder / "out.parquet").read_bytes()
 
 
 def _csv(table: pa.Table, plan: dpf.Plan, folder: Path) -> bytes:
     pa.csv.write_csv(table, folder / "in.csv")
-    dpf.sanitize_parquet(folder / "in.csv", folder / "out.csv", plan=plan, key=KEY)
+    dpf.sanitize(folder / "in.csv", folder / "out.csv", plan=plan, key=KEY)
     return b"".join(path.read_bytes() for path in sorted(folder.glob("out.csv*")))
 
 
@@ -170,7 +170,7 @@ def test_noise_redrawn_by_retries(tmp_path: Path) -> None:
 
     for _ in range(3):
         with pytest.raises(RuntimeError, match="stopped"):
-            dpf.sanitize_parquet(
+            dpf.sanitize(
                 tmp_path / "in.parquet",
                 tmp_path / "out.parquet",
                 plan=plan_for({"x": (0, 9)}),
@@ -260,7 +260,7 @@ def test_dtypes_that_follow_the_data(face: str, tmp_path: Path) -> None:
             safe = dpf.sanitize(pd.DataFrame({"x": pd.Series(values, dtype=object)}), plan=plan, key=KEY)
         else:
             (tmp_path / "in.csv").write_text("x\n" + "".join(f'"{"" if v is None else v}"\n' for v in [*values[:2], 7]))
-            dpf.sanitize_parquet(tmp_path / "in.csv", tmp_path / "out.parquet", plan=plan, key=KEY)
+            dpf.sanitize(tmp_path / "in.csv", tmp_path / "out.parquet", plan=plan, key=KEY)
             safe = pd.read_parquet(tmp_path / "out.parquet")
         types.add((safe["x"].dtype, frozenset(type(v) for v in safe["x"].dropna())))
     assert len({dtype for dtype, _ in types}) == 1
@@ -331,7 +331,7 @@ def test_pandas_metadata(tmp_path: Path) -> None:
     """pandas writes names of indexes, attrs and ranges into a file; of those of the input nothing is read."""
     marked().to_parquet(tmp_path / "in.parquet")
     plan = plan_for(MARKED, drop=[SECRET])
-    dpf.sanitize_parquet(tmp_path / "in.parquet", tmp_path / "out.parquet", plan=plan, key=KEY)
+    dpf.sanitize(tmp_path / "in.parquet", tmp_path / "out.parquet", plan=plan, key=KEY)
     found = pq.read_schema(tmp_path / "out.parquet").metadata
     assert set(found) <= {b"dpframe", b"PANDAS_ATTRS", b"pandas"}
     # The name of the column that was dropped is public, and stands in the plan.
@@ -352,7 +352,7 @@ def test_source_paths(ending: str, tmp_path: Path) -> None:
     folder = tmp_path / SECRET
     folder.mkdir()
     pd.DataFrame({"x": [1, 2] * 9}).to_parquet(folder / f"{SECRET}.parquet", index=False)
-    dpf.sanitize_parquet(folder / f"{SECRET}.parquet", tmp_path / f"out.{ending}", plan=plan_for({"x": (0, 9)}))
+    dpf.sanitize(folder / f"{SECRET}.parquet", tmp_path / f"out.{ending}", plan=plan_for({"x": (0, 9)}))
     left = [path for path in tmp_path.iterdir() if path.is_file()]
     assert left
     assert all(SECRET.encode() not in path.read_bytes() for path in left)
@@ -425,9 +425,7 @@ def test_spill_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             if name.startswith(f"{tmp_path}/") and "in.parquet" not in name and status.st_size > 100_000:
                 found[name] = (status, link.read_bytes())
 
-    dpf.sanitize_parquet(
-        tmp_path / "in.parquet", tmp_path / "out.parquet", plan=plan, batch_rows=1_000, progress=look, key=KEY
-    )
+    dpf.sanitize(tmp_path / "in.parquet", tmp_path / "out.parquet", plan=plan, batch_rows=1_000, progress=look, key=KEY)
     ((name, (status, raw)),) = found.items()
     assert name.endswith("(deleted)")
     assert status.st_nlink == 0
@@ -467,7 +465,7 @@ def test_progress_that_prints_values(
     """It counts rows, of which the number is public, and says nothing else, in Python and on a terminal."""
     pq.write_table(pa.table({"x": [SECRET] * 50}), tmp_path / "in.parquet")
     plan, seen = plan_for({"x": dpf.Categorical(["a"], other="b")}, n=50), []
-    dpf.sanitize_parquet(
+    dpf.sanitize(
         tmp_path / "in.parquet", tmp_path / "out.parquet", plan=plan, batch_rows=20, progress=lambda *a: seen.append(a)
     )
     assert seen == [(20, 50), (40, 50), (50, 50)]
@@ -514,7 +512,7 @@ def test_partition_folders(shuffle: bool, tmp_path: Path) -> None:
         pq.write_table(pa.table({"x": [1, 2] * (5 + 7 * i)}), tmp_path / "in" / f"region={key}" / "0.parquet")
     plan = plan_for({"x": (0, 9), "region": dpf.Categorical(["north"], other="elsewhere")}, 0.5, shuffle=shuffle)
     with warnings.catch_warnings(action="ignore", category=OrderLeakWarning):
-        dpf.sanitize_parquet(tmp_path / "in", tmp_path / "out.parquet", plan=plan, key=KEY)
+        dpf.sanitize(tmp_path / "in", tmp_path / "out.parquet", plan=plan, key=KEY)
     assert SECRET.encode() not in (tmp_path / "out.parquet").read_bytes()
     found = pq.read_metadata(tmp_path / "out.parquet")
     assert [found.row_group(i).num_rows for i in range(found.num_row_groups)] == [34]

@@ -234,9 +234,7 @@ def test_leak_one_row_of_csv_chooses_no_type(odd: str, tmp_path: Path) -> None:
         rows = rows if last is None else [*rows[:-1], ",".join([last] * len(columns))]
         (tmp_path / "in.csv").write_text("\n".join([",".join(columns), *rows]) + "\n")
         out = tmp_path / f"{len(found)}.parquet"
-        _, warned = seen(
-            lambda out=out: dpf.sanitize_parquet(tmp_path / "in.csv", out, 8.0, 1e-5, key=KEY, measure=None)
-        )
+        _, warned = seen(lambda out=out: dpf.sanitize(tmp_path / "in.csv", out, 8.0, 1e-5, key=KEY, measure=None))
         safe = pd.read_parquet(out)
         # One row moves noisy counts by one, and a hint of nulls is said from such a count on.
         others = [one for one in warned if "noisy counts hint at nulls" not in one[1]]

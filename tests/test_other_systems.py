@@ -32,7 +32,7 @@ def less(request, monkeypatch, tmp_path):
 def convert(folder: Path, **options) -> bytes:
     FRAME.to_parquet(folder / "in.parquet")
     given = {"spaces": SPACES, "delta": 1e-6, "key": KEY, "batch_rows": 500}
-    dpf.sanitize_parquet(folder / "in.parquet", folder / "out.parquet", epsilon=4, **given | options)
+    dpf.sanitize(folder / "in.parquet", folder / "out.parquet", epsilon=4, **given | options)
     return (folder / "out.parquet").read_bytes()
 
 
@@ -63,7 +63,7 @@ def test_a_link_in_place_of_the_folder_of_keys_is_refused(less):
 def test_a_job_that_fails_leaves_nothing(less):
     FRAME.assign(sex="?").to_parquet(less / "bad.parquet")
     with pytest.raises(dpf.ColumnError):
-        dpf.sanitize_parquet(less / "bad.parquet", less / "out.parquet", epsilon=1, spaces=SPACES)
+        dpf.sanitize(less / "bad.parquet", less / "out.parquet", epsilon=1, spaces=SPACES)
     assert [file.name for file in less.iterdir()] == ["bad.parquet"]
 
 
@@ -80,7 +80,7 @@ def test_an_interrupted_job_is_repeated_at_no_cost(less):
 
     def run(**options):
         given = {"epsilon": 1, "delta": 1e-6, "spaces": SPACES, "ledger": ledger, "dataset": "survey"}
-        return dpf.sanitize_parquet(less / "in.parquet", less / "out.parquet", **given | options)
+        return dpf.sanitize(less / "in.parquet", less / "out.parquet", **given | options)
 
     with pytest.raises(Stop):
         run(progress=stop)

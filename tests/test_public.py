@@ -9,36 +9,51 @@ import subprocess
 import sys
 import types
 
+import pandas as pd
 import pytest
 from public_names import LISTED, PAGE
 
 import dpframe
+from dpframe import errors
 from dpframe.api import public
 
 PUBLIC = list(dpframe.__all__)
-RARE = {
-    "accounting": "AuditResult SufficientSets sufficient_sets tight",
-    "errors": (
-        "AlreadySanitizedError AlteredReleaseWarning LargeEpsilonWarning LedgerError PlanError RepeatedReleaseWarning"
-    ),
-    "others": "Certificate Column Group Matrix ReleaseInfo Report exponential",
-}
-"""Names that few need, which are found at the top and not listed."""
+MOST_LISTED = 36
+"""Names that completion after ``dpf.`` may list."""
 
 
 def test_sorted_and_complete():
     assert sorted(PUBLIC) == PUBLIC
+    assert len(PUBLIC) <= MOST_LISTED
     assert set(dir(dpframe)) == {*PUBLIC, "__version__"}
+    assert dir(dpframe.errors) == sorted(dpframe.errors.__all__)
+
+
+def imports_for_type_checkers(module: types.ModuleType) -> dict[str, str]:
+    """Return the module of each name that type checkers import in a module."""
+    (block,) = (
+        node
+        for node in ast.parse(inspect.getsource(module)).body
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "typing.TYPE_CHECKING"
+    )
+    return {name.name: node.module for node in block.body for name in node.names if name.name != "*"}
 
 
 def test_type_checkers_and_python_find_each_name_in_one_place():
-    (block,) = (
-        node for node in ast.parse(inspect.getsource(public)).body if "TYPE_CHECKING:" in ast.unparse(node)[:26]
-    )
-    found = {name.name: node.module for node in block.body for name in node.names}
-    assert set(found) == set(PUBLIC)
-    for name, module in found.items():
+    listed, others = imports_for_type_checkers(public), imports_for_type_checkers(dpframe)
+    assert set(listed) == set(PUBLIC)
+    assert {*others, *dpframe.errors.__all__} - set(PUBLIC) == set(public.WHERE) - set(PUBLIC)
+    for name, module in (listed | others).items():
         assert getattr(dpframe, name) is getattr(importlib.import_module(module), name)
+
+
+def test_deprecated_names_do_as_the_new_ones_and_name_them(tmp_path):
+    frame, path = pd.DataFrame({"sex": ["F", "M"] * 50}), tmp_path / "safe.parquet"
+    frame.to_parquet(tmp_path / "in.parquet")
+    with pytest.warns(FutureWarning, match=r"^sanitize_parquet is deprecated .*; write sanitize\(source, target"):
+        info = dpframe.sanitize_parquet(tmp_path / "in.parquet", path, 1.0, delta=0, spaces={"sex": ["F", "M"]})
+    with pytest.warns(FutureWarning, match=r"^read_parquet is deprecated .*; write read\(path\)$"):
+        assert dpframe.read_parquet(path).dp.release == info
 
 
 def test_a_public_name_is_not_hidden_by_a_folder_of_the_same_name():
@@ -58,7 +73,8 @@ def test_folders_are_found_when_asked_for():
     assert done.stdout.strip() == "as_space"
 
 
-@pytest.mark.parametrize("name", [*PUBLIC, *" ".join(RARE.values()).split()])
+# `ReleaseFrame` is DataFrame but for type checkers.
+@pytest.mark.parametrize("name", sorted({*PUBLIC, *public.WHERE} - {"ReleaseFrame"}))
 def test_names_are_their_own(name):
     value = getattr(dpframe, name)
     assert value.__name__.removeprefix("dpframe.") == name
@@ -105,20 +121,14 @@ def test_the_whole_reference_is_read():
     assert len(LISTED) == len(re.findall(r"(?m)^   [A-Za-z][\w.]*$", PAGE))
 
 
-def test_errors_all_have_one_root():
-    for name in PUBLIC:
-        value = getattr(dpframe, name)
-        if inspect.isclass(value) and issubclass(value, BaseException):
-            root = dpframe.DpframeWarning if issubclass(value, Warning) else dpframe.DpframeError
-            assert issubclass(value, root)
-
-
-def test_every_error_is_documented():
-    from dpframe import errors
-
-    at_the_top = {name for name in PUBLIC if name.endswith(("Error", "Warning", "Exceeded"))}
-    assert at_the_top < set(errors.__all__)
-    assert all(name in (errors.__doc__ or "") for name in errors.__all__)
+@pytest.mark.parametrize("name", errors.__all__)
+def test_errors_have_one_root_are_documented_and_found_at_the_top(name):
+    value = getattr(errors, name)
+    root = errors.DpframeWarning if issubclass(value, Warning) else errors.DpframeError
+    assert issubclass(value, root)
+    assert getattr(dpframe, name) is value
+    assert name in (errors.__doc__ or "")
+    assert name not in PUBLIC
 
 
 def test_import_is_quiet_and_leaves_heavy_modules_alone():

@@ -160,11 +160,9 @@ def test_a_transformer_shows_no_value_and_no_second_line() -> None:
         model.fit(pd.concat([FRAME, FRAME], axis=1))
 
 
-DpAccessor = type(FRAME.dp)
-
 CALLS = [
     pytest.param(kind, name, id=f"{kind.__name__}.{name}")
-    for kind in (DpAccessor, dpf.Estimates, dpf.Queries)
+    for kind in (dpf.RawAccessor, dpf.ReleaseAccessor, dpf.Estimates, dpf.Queries)
     for name, _ in inspect.getmembers(kind, inspect.isfunction)
     if not name.startswith("_") and name not in ("plot", "clipped_at")
 ]
@@ -173,7 +171,12 @@ CALLS = [
 @pytest.fixture(scope="module")
 def subjects() -> dict[type, Any]:
     safe = dpf.sanitize(FRAME, epsilon=3, delta=1e-6, spaces=SPACES, key=bytes(32))
-    return {DpAccessor: safe.dp, dpf.Estimates: safe.dp.estimates(), dpf.Queries: dpf.Queries(FRAME, 1, SPACES)}
+    return {
+        dpf.RawAccessor: FRAME.dp,
+        dpf.ReleaseAccessor: safe.dp,
+        dpf.Estimates: safe.dp.estimates(),
+        dpf.Queries: dpf.Queries(FRAME, 1, SPACES),
+    }
 
 
 @pytest.mark.parametrize(("kind", "name"), CALLS)
@@ -198,8 +201,8 @@ def test_a_call_that_no_signature_takes(subjects: dict[type, Any], kind: type, n
     [
         (lambda e: e.count(visits=10), r"^count has no argument 'visits'; it takes where, .*, e\.g\. count\(\{"),
         (
-            lambda e: e.corr("age", "sex"),
-            r"^corr takes columns by position and weights, target by name, e\.g\. corr\(\[",
+            lambda e: e.corr("age", "sex", "w"),
+            r"^corr takes columns, other by position and weights, target, .* by name, e\.g\. corr\(\"",
         ),
         (lambda e: e.median("age", bins=3), r"^median has no argument 'bins'.*e\.g\. median\(\"age\", by="),
         (lambda e: e.mean(), r'^mean needs column, e\.g\. mean\("age", by="sex"\)$'),

@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import datetime
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any
 
-from dpframe.api.curator_check import CuratorCheck, check
-from dpframe.api.expectation import draft_spaces, expect
-from dpframe.api.verbs import EXAMPLES, FrameVerbs
-from dpframe.errors import NotSanitizedError, did_you_mean, refusing_misfit_calls
+import pandas as pd
+
+from dpframe.errors import AlreadySanitizedError, NotSanitizedError, did_you_mean, refusing_misfit_calls
 from dpframe.estimate import Estimates
-from dpframe.inference.drafted import DraftedSpaces
 from dpframe.plan.certificate import Certificate
-from dpframe.plan.options import PlanOptions, documented
-from dpframe.plan.plan import Plan
 from dpframe.proofs.verify import verify
-from dpframe.release.expected_errors import Expectation
 from dpframe.release.info import ReleaseExplanation, ReleaseInfo
 from dpframe.release.reader import read_info
 from dpframe.report.overview import Overview, release_overview
@@ -37,18 +32,23 @@ _INSTEAD = {
     "max": _EXTREMES,
     "min": _EXTREMES,
     "forecast": "release.plan.forecast() has the standard errors to expect; before a release, expect(epsilon=1)",
-    "groupby": 'mean, sum, std, var, median and quantile take by=, e.g. mean("visits", by="ward"); joint takes given=',
+    "groupby": (
+        'mean, sum, std, var, median and quantile take by=, e.g. mean("visits", by="ward"); for counts write '
+        'value_counts(["ward", "sex"])'
+    ),
     "mode": 'top("column", 1) gives the most frequent value',
     "size": "count takes conditions on columns",
 }
 """Advice by method of pandas that a release does not have."""
 
+_FACTS = ("plan", "n", "rows", "confidence_level", "clipped", "clipped_at")
+"""Attributes of `Estimates` that the accessor passes on."""
+
+_RAW_VERBS = ("check", "draft", "expect", "sanitize")
+"""Methods that only ``df.dp`` of a raw frame has."""
+
 _EXAMPLES = {
-    **EXAMPLES,
-    "check": 'check(spaces={"age": (0, 120)})',
-    "draft": "draft()",
     "estimates": "estimates(confidence_level=0.9)",
-    "expect": "expect(epsilon=1)",
     "explain": "explain()",
     "record": 'record(curators=["Statistics Office"])',
     "report": 'report().save("report.html")',
@@ -57,46 +57,31 @@ _EXAMPLES = {
 """Examples of correct calls, which errors of misfit calls quote."""
 
 
-@refusing_misfit_calls(_EXAMPLES)
-class DpAccessor(FrameVerbs):
-    """Differential privacy for a DataFrame: ``df.dp.sanitize(epsilon=…)``, then ``safe.dp.mean("age")``.
+if TYPE_CHECKING:
+    from dpframe.estimate.estimates import Statistics
 
-    On a raw frame: `plan` and `sanitize`. On a release: all methods of `Estimates`, which take the noise into account,
-    and plain pandas would be biased. Each takes ``clipped=True``, for estimates of columns whose spaces private
-    inference did not find: else they are NaN, see `Estimates`.
+    class ReleaseFrame(pd.DataFrame):
+        """A DataFrame that is a release, as type checkers see it."""
+
+        dp: ReleaseAccessor
+else:
+    Statistics, ReleaseFrame = object, pd.DataFrame
+
+
+@refusing_misfit_calls(_EXAMPLES)
+class ReleaseAccessor(Statistics):
+    """Statistics of a release: ``safe.dp.mean("age")``.
+
+    All methods of `Estimates`, which take the noise into account; plain pandas would be biased. Each statistic takes
+    ``confidence_level=``, ``long=True`` for a tidy frame, and ``clipped=True`` for estimates of columns whose spaces
+    private inference did not find: else they are NaN.
+
+    Type checkers know ``safe.dp`` of what `dpframe.sanitize` and `dpframe.read` return; of other DataFrames
+    ``ReleaseAccessor(safe)`` is the same with types.
     """
 
-    @documented
-    def expect(
-        self, epsilon: float | None = None, delta: float | None = None, **options: Unpack[PlanOptions]
-    ) -> Expectation:
-        """Forecast the errors of a release, from the schema and the number of rows; see `dpframe.expect`.
-
-        Parameters
-        ----------
-        epsilon, delta
-            See `dpframe.expect`.
-        {options}
-        """
-        return expect(self._frame, epsilon, delta, **options)
-
-    def draft(self) -> DraftedSpaces:
-        """Draft spaces from the data, for the curator's eyes; see `dpframe.draft_spaces`."""
-        return draft_spaces(self._frame)
-
-    def check(
-        self,
-        plan: Plan | None = None,
-        *,
-        spaces: Mapping[str, Any] | None = None,
-        drop: Sequence[str] = (),
-        privacy_id: str | None = None,
-    ) -> CuratorCheck:
-        """Count the values that a plan, or only declared spaces, clamp and cut in the frame; for its curator alone.
-
-        See `dpframe.api.curator_check.check`.
-        """
-        return check(self._frame, plan, spaces=spaces, drop=drop, privacy_id=privacy_id)
+    def __init__(self, frame: pd.DataFrame) -> None:
+        self._frame = frame
 
     @property
     def release(self) -> ReleaseInfo:
@@ -202,10 +187,17 @@ class DpAccessor(FrameVerbs):
         """Return the estimator of this release, at another level or of clipped columns, if need be."""
         return Estimates(self._frame, confidence_level=confidence_level, clipped=clipped)
 
-    def __getattr__(self, name: str) -> Any:
-        """Name the estimate that replaces a method of pandas, in an `AttributeError`."""
-        instead = _INSTEAD.get(name) or did_you_mean(name, (n for n in dir(type(self)) if n[0] != "_")).strip()
-        raise AttributeError(f".dp has no {name!r}" + (f": {instead}" if instead else ""))
+    if not TYPE_CHECKING:  # type checkers report what a release does not have
+
+        def __getattr__(self, name: str) -> Any:
+            """Return a fact of the release's estimates, or name the estimate that replaces a method of pandas."""
+            if name in _FACTS:
+                return getattr(self.estimates(), name)
+            if name in _RAW_VERBS:
+                raise AlreadySanitizedError(f"the table is a release already; {name} takes the original table")
+            known = [n for n in (*dir(type(self)), *_RAW_VERBS) if n[0] != "_"]
+            instead = _INSTEAD.get(name) or did_you_mean(name, known).strip()
+            raise AttributeError(f".dp has no {name!r}" + (f": {instead}" if instead else ""))
 
     def _describe(self) -> Overview:
         """Return the description of the frame that prints and that notebooks show."""
@@ -231,24 +223,15 @@ class DpAccessor(FrameVerbs):
 
 
 def _release_method(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a method of `Estimates` as one of the accessor, with its text and signature, and with ``clipped``."""
-    signature = inspect.signature(method)
-    *leading_parameters, last_parameter = signature.parameters.values()
-    options_parameters = [last_parameter] if last_parameter.kind is last_parameter.VAR_KEYWORD else []
-    clipped = inspect.Parameter("clipped", inspect.Parameter.KEYWORD_ONLY, default=False, annotation="bool")
+    """Return a method of `Estimates` as one of the accessor, with its text and signature."""
 
     @wraps(method)
-    def delegate(self: DpAccessor, *args: Any, clipped: bool = False, **options: Any) -> Any:
-        return method(self.estimates(clipped=clipped), *args, **options)
+    def delegate(self: ReleaseAccessor, *args: Any, **options: Any) -> Any:
+        return method(self.estimates(), *args, **options)
 
-    parameters = [*leading_parameters, *([] if options_parameters else [last_parameter]), clipped, *options_parameters]
-    vars(delegate)["__signature__"] = signature.replace(parameters=parameters)
     return delegate
 
 
-_INTERNAL_METHODS = ("clipped_at",)
-"""Methods of `Estimates` that reports and plots ask, and nobody who has a release."""
-
 for _name, _method in inspect.getmembers(Estimates, inspect.isfunction):
-    if not _name.startswith("_") and _name not in _INTERNAL_METHODS and not hasattr(DpAccessor, _name):
-        setattr(DpAccessor, _name, _release_method(_method))
+    if not _name.startswith("_") and _name not in _FACTS and _name not in vars(ReleaseAccessor):
+        setattr(ReleaseAccessor, _name, _release_method(_method))

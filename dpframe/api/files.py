@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 import pandas as pd
 import pyarrow as pa
@@ -19,6 +19,19 @@ from dpframe.tables.metadata import METADATA_KEY, arrow_metadata, keep_text, kep
 from dpframe.tables.parquet_reader import to_pandas
 from dpframe.tables.sinks import Sink
 from dpframe.tables.types import without_listed_times
+
+if TYPE_CHECKING:
+    from dpframe.api.accessor import ReleaseFrame
+
+T = TypeVar("T")
+
+
+@overload
+def attach(table: pd.DataFrame, plan: Plan | ReleaseInfo) -> ReleaseFrame: ...
+
+
+@overload
+def attach(table: T, plan: Plan | ReleaseInfo) -> T: ...
 
 
 def attach(table: Any, plan: Plan | ReleaseInfo) -> Any:
@@ -74,7 +87,7 @@ def attach(table: Any, plan: Plan | ReleaseInfo) -> Any:
     raise ParameterError(f"a {kind} keeps no metadata; pass plan= to Estimates instead")
 
 
-def read(path: str | Path, columns: list[str] | None = None) -> pd.DataFrame:
+def read(path: str | Path, columns: list[str] | None = None) -> ReleaseFrame:
     """Read a release, or any Parquet file, into pandas; a release keeps its plan, and ``.dp`` works on it.
 
     Unlike `pandas.read_parquet` the metadata of every file is checked. Of a release in CSV the plan lies in the same
@@ -123,7 +136,7 @@ def read(path: str | Path, columns: list[str] | None = None) -> pd.DataFrame:
     # Not pandas' own reader: of a directory it keeps the first file's attrs, even where others differ.
     frame = to_pandas(table.read(names))
     frame.attrs = {} if table.text is None else {"dpframe": table.text}
-    return frame
+    return cast("ReleaseFrame", frame)
 
 
 def write(

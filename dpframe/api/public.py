@@ -14,21 +14,9 @@ if typing.TYPE_CHECKING:
     from dpframe.api.files import attach, read, write
     from dpframe.api.synthetic_parquet import fidelity
     from dpframe.api.transformer import Sanitizer
-    from dpframe.api.verbs import plan, read_parquet, sanitize, sanitize_parquet
-    from dpframe.errors import (
-        BudgetExceeded,
-        ColumnError,
-        DpframeError,
-        DpframeWarning,
-        FileError,
-        InferenceWarning,
-        NotSanitizedError,
-        OrderLeakWarning,
-        ParameterError,
-        PrivacyLeakWarning,
-        SeededReleaseWarning,
-    )
+    from dpframe.api.verbs import plan, sanitize
     from dpframe.estimate import Estimates
+    from dpframe.estimate.plot import error_bars
     from dpframe.inference.drafted import DraftedSpaces
     from dpframe.ledger.ledger import Ledger
     from dpframe.plan.one_of import OneOf
@@ -53,49 +41,37 @@ if typing.TYPE_CHECKING:
 __all__ = [
     "Boolean",
     "Budget",
-    "BudgetExceeded",
     "Categorical",
-    "ColumnError",
     "Curve",
     "Datetime",
-    "DpframeError",
-    "DpframeWarning",
     "DraftedSpaces",
     "Estimates",
-    "FileError",
     "Follows",
     "Implies",
-    "InferenceWarning",
     "Integer",
     "Ledger",
-    "NotSanitizedError",
     "Nullable",
     "OneOf",
-    "OrderLeakWarning",
     "Ordered",
     "Ordinal",
-    "ParameterError",
     "Plan",
-    "PrivacyLeakWarning",
     "Product",
     "Queries",
     "Real",
     "Sanitizer",
-    "SeededReleaseWarning",
     "Subset",
     "Vector",
     "attach",
     "audit",
     "datasets",
     "draft_spaces",
+    "error_bars",
     "errors",
     "expect",
     "fidelity",
     "plan",
     "read",
-    "read_parquet",
     "sanitize",
-    "sanitize_parquet",
     "verify",
     "write",
 ]
@@ -108,12 +84,9 @@ _NAMES = {
     "queries.queries": "Queries",
     "api.synthetic_parquet": "fidelity",
     "api.transformer": "Sanitizer",
-    "api.verbs": "plan read_parquet sanitize sanitize_parquet",
-    "errors": (
-        "BudgetExceeded ColumnError DpframeError DpframeWarning FileError InferenceWarning NotSanitizedError "
-        "OrderLeakWarning ParameterError PrivacyLeakWarning SeededReleaseWarning"
-    ),
+    "api.verbs": "plan sanitize",
     "estimate": "Estimates",
+    "estimate.plot": "error_bars",
     "inference.drafted": "DraftedSpaces",
     "ledger.ledger": "Ledger",
     "plan.plan": "Plan",
@@ -124,22 +97,27 @@ _NAMES = {
 }
 """The public names of each module, which is imported when one of its names is first used."""
 
-_RARE = {
+_UNLISTED = {
     "accounting.audit": "AuditResult",
     "accounting.finite": "SufficientSets sufficient_sets tight",
+    "api.accessor": "ReleaseAccessor ReleaseFrame",
+    "api.raw_accessor": "RawAccessor",
+    "api.verbs": "read_parquet sanitize_parquet",
     "channels": "Matrix",
     "channels.utility": "exponential",
     "errors": (
-        "AlreadySanitizedError AlteredReleaseWarning LargeEpsilonWarning LedgerError PlanError RepeatedReleaseWarning"
+        "AlreadySanitizedError AlteredReleaseWarning BudgetExceeded ColumnError DpframeError DpframeWarning FileError "
+        "InferenceWarning LargeEpsilonWarning LedgerError NotSanitizedError OrderLeakWarning ParameterError PlanError "
+        "PrivacyLeakWarning RepeatedReleaseWarning SeededReleaseWarning"
     ),
     "plan.certificate": "Certificate",
     "plan.columns": "Column Group",
     "release.info": "ReleaseInfo",
     "report.report": "Report",
 }
-"""Names that few need, which are found here as well as in their modules, and are not listed."""
+"""Names that few need, errors (listed in `dpframe.errors`) and deprecated names: found here, and not listed."""
 
-WHERE = {name: module for part in (_NAMES, _RARE) for module, names in part.items() for name in names.split()}
+WHERE = {name: module for part in (_NAMES, _UNLISTED) for module, names in part.items() for name in names.split()}
 """The module of each but ``datasets`` and ``errors``, which are modules themselves."""
 
 

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import inspect
 import secrets
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 import pandas as pd
 import pyarrow as pa
 
 from dpframe.api.files import as_table, read, write
 from dpframe.api.targets import TargetPlans, check_alone
-from dpframe.errors import ParameterError, RepeatedReleaseWarning, check_whole, refusing_misfit_calls, warn
+from dpframe.errors import ParameterError, RepeatedReleaseWarning, check_whole, warn
 from dpframe.ledger.account import OpenAccount
-from dpframe.plan.options import PlanOptions, as_method_of, check_codec, documented
+from dpframe.plan.options import PlanOptions, check_codec, documented
 from dpframe.plan.plan import Plan
 from dpframe.release.budgets import ReleaseBudget, budget_of_input, done_before
 from dpframe.release.conversion import Conversion, Progress
@@ -35,6 +34,12 @@ from dpframe.tables.files import READ_BATCH_ROWS, FileInput
 from dpframe.tables.frames import Frame, wrap
 from dpframe.tables.sinks import Sink, check_place, check_target
 from dpframe.tables.table import Table, engine_of
+
+if TYPE_CHECKING:
+    from dpframe.api.accessor import ReleaseFrame
+
+
+T = TypeVar("T")
 
 
 @contextmanager
@@ -133,6 +138,50 @@ class Writing:
         if self.threads is not None:
             check_whole(self.threads, "threads", remedy=", or None")
         check_codec(self.compression)
+
+
+class ReleaseOptions(PlanOptions, total=False):
+    """Keyword arguments that decide a release; see `sanitize`."""
+
+    plan: Plan | None
+    key: bytes | None
+    ledger: Any
+    dataset: str | None
+    id: str | None
+    batch_rows: int
+    threads: int | None
+    compression: str
+    progress: Progress | None
+
+
+@overload
+def sanitize(
+    source: pd.DataFrame | str | Path,
+    target: None = None,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    **options: Unpack[ReleaseOptions],
+) -> ReleaseFrame: ...
+
+
+@overload
+def sanitize(
+    source: Any,
+    target: str | Path,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    **options: Unpack[ReleaseOptions],
+) -> ReleaseInfo: ...
+
+
+@overload
+def sanitize(
+    source: T,
+    target: None = None,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    **options: Unpack[ReleaseOptions],
+) -> T: ...
 
 
 @documented
@@ -352,97 +401,35 @@ def _write_frame_release(
 
 
 def sanitize_parquet(
-    source: Any,
-    target: str | Path,
-    epsilon: float | None = None,
-    delta: float | None = None,
-    **options: Any,
+    source: Any, target: str | Path, epsilon: float | None = None, delta: float | None = None, **options: Any
 ) -> ReleaseInfo:
-    """Randomise every row of files into one file, in bounded memory: `sanitize` with a target.
-
-    Parameters
-    ----------
-    source, target, epsilon, delta, options
-        As for `sanitize`, with all its keywords.
-
-    Returns
-    -------
-    The release's description.
-
-    Raises
-    ------
-    ParameterError, ColumnError, FileError, AlreadySanitizedError, BudgetExceeded, LedgerError
-        As `sanitize`.
+    """Do as `sanitize` with a target, under its deprecated name.
 
     Examples
     --------
-    >>> import tempfile
+    >>> import warnings
     >>> import dpframe as dpf
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     dpf.datasets.make_census(1_000, columns=["age"]).to_parquet(f"{folder}/in.parquet")
-    ...     info = sanitize_parquet(
-    ...         f"{folder}/in.parquet", f"{folder}/safe.parquet", epsilon=1, spaces={"age": (18, 95)}
-    ...     )
-    >>> info.n, info.plan.names
-    (1000, ('age',))
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     try:
+    ...         dpf.sanitize_parquet("missing.parquet", "safe.parquet", epsilon=1)
+    ...     except dpf.errors.FileError as error:
+    ...         print(error)
+    missing.parquet does not exist
+    >>> print(caught[0].message)
+    sanitize_parquet is deprecated and will go in 0.4; write sanitize(source, target, epsilon=1)
     """
-    if target is None:
-        raise ParameterError("target must be the path of a file to write; sanitize(source) returns a table")
+    _warn_of_deprecation("sanitize_parquet", "sanitize(source, target, epsilon=1)")
     info: ReleaseInfo = sanitize(source, target, epsilon, delta, **options)
     return info
 
 
-_sanitize_parameters = inspect.signature(sanitize).parameters.values()
-vars(sanitize_parquet)["__signature__"] = inspect.Signature(
-    [p.replace(default=p.empty) if p.name == "target" else p for p in _sanitize_parameters],
-    return_annotation="ReleaseInfo",
-)
-
-
-def read_parquet(path: str | Path, columns: list[str] | None = None) -> pd.DataFrame:
-    """Read a release, or any Parquet file, directory or glob, into pandas, as `read` does.
-
-    Raises
-    ------
-    FileError, ColumnError, NotSanitizedError
-        As `read`.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> import dpframe as dpf
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     frame = dpf.datasets.make_census(1_000, columns=["age"])
-    ...     dpf.sanitize(frame, f"{folder}/safe.parquet", epsilon=1, spaces={"age": (18, 95)}).n
-    ...     safe = read_parquet(f"{folder}/safe.parquet")
-    1000
-    >>> safe.shape
-    (1000, 1)
-    """
+def read_parquet(path: str | Path, columns: list[str] | None = None) -> ReleaseFrame:
+    """Do as `read`, under its deprecated name."""
+    _warn_of_deprecation("read_parquet", "read(path)")
     return read(path, columns)
 
 
-EXAMPLES = {
-    "plan": 'plan(epsilon=1, spaces={"age": (0, 120)})',
-    "sanitize": 'sanitize(epsilon=1, spaces={"age": (0, 120)})',
-}
-"""Examples of correct calls, which errors of misfit calls quote."""
-
-
-@refusing_misfit_calls(EXAMPLES)
-class FrameVerbs:
-    """Methods of every frame: `plan` and `sanitize`."""
-
-    def __init__(self, frame: pd.DataFrame) -> None:
-        # pandas does not cache accessors any more: no state but the frame.
-        self._frame = frame
-
-    @as_method_of(plan, "source", "id")
-    def plan(self, epsilon: float | None = None, delta: float | None = None, **options: Any) -> Plan:
-        """Plan how the frame would be sanitised; see `dpframe.plan`."""
-        return plan(self._frame, epsilon, delta, **options)
-
-    @as_method_of(sanitize, "source", "id", "batch_rows", "threads", "progress")
-    def sanitize(self, epsilon: float | None = None, delta: float | None = None, **options: Any) -> Any:
-        """Randomise every row of the frame, and return a DataFrame; see `dpframe.sanitize`."""
-        return sanitize(self._frame, epsilon=epsilon, delta=delta, **options)
+def _warn_of_deprecation(name: str, replacement: str) -> None:
+    # Python hides DeprecationWarning outside of the main script; pandas warns its users likewise.
+    warn(f"{name} is deprecated and will go in 0.4; write {replacement}", FutureWarning)

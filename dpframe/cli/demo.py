@@ -12,10 +12,10 @@ import typer
 
 from dpframe.api.public import Estimates, datasets
 from dpframe.api.verbs import sanitize
-from dpframe.cli.estimate import stack_cells
 from dpframe.cli.shared import option
 from dpframe.cli.terminal import progress
 from dpframe.errors import FileError
+from dpframe.estimate.answer_options import to_rows
 from dpframe.plan.words import table_text
 from dpframe.spaces import Categorical, Nullable, Real
 from dpframe.tables.sinks import check_place
@@ -56,7 +56,7 @@ def _run_demo(rows: int, epsilon: float, folder: Path) -> None:
         _print_comparison(f"\nrows by {name}", estimates.value_counts(name, sort=False), census[name].value_counts())
     cross_table = estimates.crosstab("sex", "education")
     _print_comparison(
-        "\nsex by education", stack_cells(cross_table), pd.crosstab(census["sex"], census["education"]).stack()
+        "\nsex by education", to_rows(cross_table), pd.crosstab(census["sex"], census["education"]).stack()
     )
     _print_comparison(
         "\nmean age by sex", estimates.mean("age", by="sex"), census.groupby("sex", observed=True)["age"].mean()

@@ -16,6 +16,7 @@ from dpframe.api.public import Estimates
 from dpframe.cli.pipes import Source
 from dpframe.cli.shared import WHERE_RULE, AsJson, argument, option, parse_where, to_conditions
 from dpframe.errors import ParameterError, did_you_mean
+from dpframe.estimate.answer_options import to_rows
 from dpframe.spaces.cells import has_few_values
 
 
@@ -119,14 +120,19 @@ def _compute_of_column(name: str, estimates: Estimates, columns: list[str], opti
 
 
 STATISTICS: dict[str, _Statistic] = {
-    "value-counts": _one_column(
-        "bins normalize method where weights",
-        lambda e, c, q: e.value_counts(c[0], bins=q.bins, **(q.count_options | q.row_options)),
+    "value-counts": _Statistic(
+        range(1, 99),
+        frozenset({"bins", "normalize", "method", "where", "weights"}),
+        lambda e, c, q: (
+            e.value_counts(c[0], bins=q.bins, **(q.count_options | q.row_options))
+            if len(c) == 1
+            else e.value_counts(c, **(q.joint_options(_find_numeric(e, c)) | q.row_options))
+        ),
     ),
     "crosstab": _Statistic(
         range(2, 3),
         frozenset({"bins", "normalize", "method", "weights"}),
-        lambda e, c, q: stack_cells(e.crosstab(c[0], c[1], **q.joint_options(_find_numeric(e, c)))),
+        lambda e, c, q: e.crosstab(c[0], c[1], **q.joint_options(_find_numeric(e, c))),
     ),
     "joint": _Statistic(
         range(1, 99),
@@ -144,30 +150,28 @@ STATISTICS: dict[str, _Statistic] = {
     "describe": _Statistic(
         range(99),
         frozenset(),
-        lambda e, c, q: stack_cells(_name_axes(e.describe(c or None, **q.common_options), "statistic", "column")),
+        lambda e, c, q: e.describe(c or None, **q.common_options),
     ),
     "mean": _one_column("by bins where weights", lambda e, c, q: e.mean(c[0], q.by, bins=q.bins, **q.row_options)),
-    "cov": _Statistic(range(2, 99), frozenset(), lambda e, c, q: stack_cells(e.cov(c, **q.common_options))),
+    "cov": _Statistic(range(2, 99), frozenset(), lambda e, c, q: e.cov(*_one_or_more(c), **q.common_options)),
     "corr": _Statistic(
-        range(2, 99), frozenset({"weights"}), lambda e, c, q: stack_cells(e.corr(c, **q.weight_options))
+        range(2, 99), frozenset({"weights"}), lambda e, c, q: e.corr(*_one_or_more(c), **q.weight_options)
     ),
     "support": _one_column("by bins", lambda e, c, q: _estimate_support(e, c[0], q)),
     "cooccurrence": _one_column(
         "normalize",
-        lambda e, c, q: stack_cells(
-            _name_axes(e.cooccurrence(c[0], normalize=q.normalize, **q.common_options), "item 1", "item 2")
-        ),
+        lambda e, c, q: e.cooccurrence(c[0], normalize=q.normalize, **q.common_options),
     ),
     "set-sizes": _one_column("normalize", lambda e, c, q: e.set_sizes(c[0], normalize=q.normalize, **q.common_options)),
     "histogram": _one_column("bins", lambda e, c, q: e.histogram(c[0], q.bins or 10, **q.common_options)),
     "mean-curve": _one_column("by bins", lambda e, c, q: e.mean_curve(c[0], q.by, bins=q.bins, **q.common_options)),
-    "cov-curve": _one_column("", lambda e, c, q: stack_cells(_name_axes(e.cov_curve(c[0]), "point", "other point"))),
+    "cov-curve": _one_column("", lambda e, c, q: e.cov_curve(c[0])),
     "fidelity": _Statistic(range(1), frozenset(), lambda e, c, q: e.fidelity()),
     "compare": _one_column("by", lambda e, c, q: e.compare(c[0], q.group_column, **q.common_options)),
     "independence": _Statistic(range(2, 3), frozenset(), lambda e, c, q: _check_population(e.independence(*c), q)),
     "regress": _one_column(
         "family weights",
-        lambda e, c, q: e.regress(c[0], **q.regression_options).rename_axis("term"),  # the column is a formula
+        lambda e, c, q: e.regress(c[0], **q.regression_options),  # the column is a formula
     ),
     "quantile": _one_column(
         "q by where weights", lambda e, c, q: e.quantile(c[0], q.q or [0.25, 0.5, 0.75], **q.group_options)
@@ -236,14 +240,13 @@ def _shorten_bins(table: pd.DataFrame) -> pd.DataFrame:
     return table.rename(index=text)
 
 
-def _name_axes(cross_table: pd.DataFrame, rows: str, columns: str) -> pd.DataFrame:
-    """Name both axes of a cross table."""
-    return cross_table.rename_axis(index=rows).rename_axis(columns=["", columns])
+def _one_or_more(columns: list[str]) -> list[Any]:
+    """Return two columns as two arguments, which ask for one answer, and more as a list of them."""
+    return list(columns) if len(columns) == 2 else [columns]
 
 
 def _estimate_support(estimates: Estimates, column: str, options: _Options) -> pd.DataFrame:
-    table = estimates.support(column, by=options.by, bins=options.bins, **options.common_options)
-    return table if options.by is None else stack_cells(table)
+    return estimates.support(column, by=options.by, bins=options.bins, **options.common_options)
 
 
 def _find_numeric(estimates: Estimates, columns: list[str]) -> list[str]:
@@ -251,7 +254,7 @@ def _find_numeric(estimates: Estimates, columns: list[str]) -> list[str]:
     return [name for name in released_names if not has_few_values(estimates.plan[name].space)]
 
 
-def _check_population(result: pd.Series[Any], options: _Options) -> pd.Series[Any]:
+def _check_population(result: Any, options: _Options) -> Any:
     """Return a result of the population; `ParameterError` if the target is the table."""
     if options.target == "table":
         raise ParameterError("independence is of the population; leave out --target")
@@ -263,14 +266,6 @@ def suggest_by(statistic: str, columns: list[str]) -> str:
     return (
         f"; to group by the second, dpframe … {statistic} {columns[0]} --by {columns[1]}" if len(columns) == 2 else ""
     )
-
-
-def stack_cells(cross_table: pd.DataFrame) -> pd.DataFrame:
-    """Return a cross table with one row per cell."""
-    cells = pd.DataFrame(cross_table.stack(level=1, future_stack=True))
-    cells.attrs = cross_table.attrs
-    names = [name or f"column {i}" for i, name in enumerate(cells.index.names, 1)]
-    return cells.rename_axis(names)
 
 
 def estimate(
@@ -336,7 +331,7 @@ def estimate(
         listed_columns = [column.name for column in estimates.plan.columns if column.space.is_listed]
         options = replace(options, where=to_conditions(conditions, listed_columns))
     result = definition.compute(estimates, columns, options)
-    table = result.to_frame().T.rename_axis("column") if isinstance(result, pd.Series) else result
+    table = to_rows(result, statistic.replace("-", "_"))
     if as_json:
         # JSON has no intervals.
         flat_table = table.reset_index()

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import pandas as pd
 import typer
 
-from dpframe.cli.estimate import stack_cells, suggest_by
+from dpframe.cli.estimate import suggest_by
 from dpframe.cli.pipes import Source
 from dpframe.cli.shared import (
     WHERE_RULE,
@@ -28,6 +28,7 @@ from dpframe.cli.shared import (
 from dpframe.cli.spaces import SpaceOptions, add_space_options, read_spaces
 from dpframe.cli.terminal import to_one_line
 from dpframe.errors import ParameterError, did_you_mean
+from dpframe.estimate.answer_options import to_rows
 from dpframe.queries.queries import Queries
 
 
@@ -55,17 +56,17 @@ QUESTIONS: Mapping[str, _Question] = {
     "sum": _one_column("by where", lambda q, c, o: q.sum(c[0], **o)),
     "mean": _one_column("by where", lambda q, c, o: q.mean(c[0], **o)),
     "histogram": _one_column("bins where", lambda q, c, o: q.histogram(c[0], **o)),
-    "crosstab": _Question(range(2, 3), frozenset({"bins", "where"}), lambda q, c, o: stack_cells(q.crosstab(*c, **o))),
+    "crosstab": _Question(range(2, 3), frozenset({"bins", "where"}), lambda q, c, o: to_rows(q.crosstab(*c, **o))),
     "most-common": _one_column("k where", lambda q, c, o: q.most_common(c[0], **o)),
     "nunique": _one_column("where", lambda q, c, o: q.nunique(c[0], **o)),
     "support": _one_column("where", lambda q, c, o: q.support(c[0], **o)),
     "set-sizes": _one_column("where", lambda q, c, o: q.set_sizes(c[0], **o)),
     "quantile": _one_column("q by where", lambda q, c, o: q.quantile(c[0], **o)),
     "second-moments": _Question(
-        range(1, 99), frozenset({"where"}), lambda q, c, o: stack_cells(q.second_moments(c, **o))
+        range(1, 99), frozenset({"where"}), lambda q, c, o: to_rows(q.second_moments(c, **o), "cov")
     ),
     "regress": _one_column("penalty family", lambda q, c, o: _regress(q, c[0], o)),
-    "covariance": _Question(range(1, 99), frozenset({"where"}), lambda q, c, o: stack_cells(q.covariance(c, **o))),
+    "covariance": _Question(range(1, 99), frozenset({"where"}), lambda q, c, o: to_rows(q.covariance(c, **o), "cov")),
 }
 
 

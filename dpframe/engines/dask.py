@@ -15,8 +15,9 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 import pandas as pd
 
-from dpframe.api.accessor import DpAccessor
+from dpframe.api.accessor import ReleaseAccessor
 from dpframe.api.public import Plan
+from dpframe.api.raw_accessor import RawAccessor
 from dpframe.engines.chosen import RepeatReader, RowCounts
 from dpframe.engines.forms import OutputForm, PandasForm, ReadForm
 from dpframe.engines.job import PreparedRelease
@@ -38,7 +39,7 @@ from dpframe.errors import DpframeError, NotSanitizedError, ParameterError
 from dpframe.plan.options import as_method_of
 from dpframe.release.info import ReleaseInfo
 from dpframe.report.overview import Overview, release_overview
-from dpframe.tables.frames import PandasFrame, wrap
+from dpframe.tables.frames import PandasFrame, release_text, wrap
 from dpframe.tables.parquet_form import ParquetForm
 from dpframe.tables.parquet_reader import ParquetInput
 from dpframe.tables.persons import Counts
@@ -233,8 +234,33 @@ def open_release(frame: Any) -> EngineRelease:
     return EngineRelease.of(open_table(frame))
 
 
+class DaskReleaseAccessor(ReleaseAccessor):
+    """Statistics of a release that is a Dask DataFrame; workers take the counts."""
+
+    @property
+    def _meta(self) -> pd.DataFrame:
+        frame: Any = self._frame
+        meta: pd.DataFrame = frame._meta
+        return meta
+
+    @property
+    def release(self) -> ReleaseInfo:
+        """Description of the release; `NotSanitizedError` for other frames."""
+        return ReleaseAccessor(self._meta).release
+
+    def _describe(self) -> Overview:
+        try:
+            # Estimates would compute the frame anew each time that it is shown.
+            return release_overview(self.release)
+        except NotSanitizedError:
+            raw = ReleaseAccessor(self._meta)._describe()
+            # The schema has no rows; the number of the frame's rows is unknown before it is computed.
+            title = raw.title.replace("DataFrame.dp: not sanitized, 0 rows", "Dask DataFrame.dp: not sanitized")
+            return replace(raw, title=title)
+
+
 @register_dataframe_accessor("dp")
-class DaskAccessor(DpAccessor):
+class DaskAccessor(RawAccessor):
     """Differential privacy for a Dask DataFrame: ``frame.dp.sanitize(plan)``, then ``safe.dp.mean("age")``.
 
     On a raw frame: `plan` and `sanitize`. On a release: all methods of `Estimates`, whose counts are taken by workers.
@@ -242,10 +268,12 @@ class DaskAccessor(DpAccessor):
     """
 
     @property
-    def _meta(self) -> pd.DataFrame:
-        frame: Any = self._frame
-        meta: pd.DataFrame = frame._meta
-        return meta
+    def _release_accessor(self) -> DaskReleaseAccessor:
+        return DaskReleaseAccessor(self._frame)
+
+    def __dir__(self) -> list[str]:
+        names = dir(type(self))
+        return names if release_text(self._release_accessor._meta) is None else dir(self._release_accessor)
 
     @as_method_of(plan, "source")
     def plan(self, epsilon: float | None = None, delta: float | None = None, **options: Any) -> Plan:
@@ -256,18 +284,3 @@ class DaskAccessor(DpAccessor):
     def sanitize(self, epsilon: float | None = None, delta: float | None = None, **options: Any) -> Any:
         """Randomise every row of the frame, under a ready plan or a promise."""
         return sanitize(self._frame, epsilon=epsilon, delta=delta, **options)
-
-    @property
-    def release(self) -> ReleaseInfo:
-        """Description of the release; `NotSanitizedError` for other frames."""
-        return DpAccessor(self._meta).release
-
-    def _describe(self) -> Overview:
-        try:
-            # Estimates would compute the frame anew each time that it is shown.
-            return release_overview(self.release)
-        except NotSanitizedError:
-            raw = DpAccessor(self._meta)._describe()
-            # The schema has no rows; the number of the frame's rows is unknown before it is computed.
-            title = raw.title.replace("DataFrame.dp: not sanitized, 0 rows", "Dask DataFrame.dp: not sanitized")
-            return replace(raw, title=title)

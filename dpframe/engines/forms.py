@@ -57,7 +57,7 @@ class ArrowForm(OutputForm):
         return table.replace_schema_metadata(arrow_metadata(text))
 
     def write(self, batch: Batch, file: IO[bytes], info: ReleaseInfo, compression: str) -> None:
-        """Write the file that `dpframe.sanitize_parquet` would write for these rows."""
+        """Write the file that `dpframe.sanitize` would write for these rows."""
         form = self.parquet
         with form.writer(file, compression) as writer:
             for group in row_groups(iter([batch]), form.group_rows):
@@ -67,7 +67,7 @@ class ArrowForm(OutputForm):
 
 @dataclass(frozen=True)
 class ReadForm(ArrowForm):
-    """pandas frames as `dpframe.read_parquet` reads a Parquet release, but with lists as Arrow types."""
+    """pandas frames as `dpframe.read` reads a Parquet release, but with lists as Arrow types."""
 
     def table(self, batch: Batch, first: int, text: str) -> pd.DataFrame:
         """Return a DataFrame."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import pandas as pd
 
 from dpframe.errors import DpframeWarning, InferenceWarning, ParameterError, check_flags, is_one_of, name_list, warn
 from dpframe.estimate import sets, surrogates
+from dpframe.estimate.answer_options import AnswerOptions
 from dpframe.estimate.axes import Axis, make_axis
 from dpframe.estimate.base import Bins, column_names
 from dpframe.estimate.column_evidence import of_ranks_alone
@@ -32,32 +33,33 @@ class CountEstimates(WeightedEstimates):
     @nan_if_not_found
     def value_counts(
         self,
-        column: str,
+        column: str | Sequence[str],
         normalize: bool = False,
         sort: bool = True,
         ascending: bool = False,
-        bins: int | Sequence[Any] | None = None,
+        bins: Any = None,
         dropna: bool = True,
         *,
         where: Mapping[str, Any] | None = None,
         weights: str | None = None,
         method: str | None = None,
         target: str = "table",
+        **options: Unpack[AnswerOptions],
     ) -> pd.DataFrame:
-        """Return how many rows hold each value of a column (pandas' ``Series.value_counts``).
+        """Return how many rows hold each value of a column, or of several (pandas' ``value_counts``).
 
         Parameters
         ----------
         column
             A randomised column. Every value of its space has a row in the result, except the ``other`` bucket of an
-            inferred list if its count is within its noise of 0.
+            inferred list if its count is within its noise of 0. Or a list of columns, as in `joint`.
         normalize
             Give shares instead of counts (of the rows that are not null, if ``dropna``).
         sort, ascending
             Order by estimate; otherwise in the space's order.
         bins
             Cut a numeric column into bins first: a number of bins (at most one for each value), or their bounds (the
-            outer bins reach to the bounds of the space).
+            outer bins reach to the bounds of the space); of several columns ``{column: number or bounds}``.
         dropna
             Leave nulls out.
         where
@@ -74,7 +76,7 @@ class CountEstimates(WeightedEstimates):
 
         Returns
         -------
-        DataFrame indexed by value, with ``estimate, std_error, lower, upper``.
+        DataFrame indexed by value, or by the values of several columns, with ``estimate, std_error, lower, upper``.
 
         Raises
         ------
@@ -98,12 +100,25 @@ class CountEstimates(WeightedEstimates):
         none            74.0        7.0   61.0   87.0
         """
         check_flags(normalize=normalize, sort=sort, ascending=ascending, dropna=dropna)
-        axes = self._axes([column], {column: bins} if isinstance(column, str) and bins is not None else {})
+
+        def sort_counts(counts: pd.DataFrame) -> pd.DataFrame:
+            return counts.sort_values("estimate", ascending=ascending, kind="stable") if sort else counts
+
+        if not isinstance(column, str):
+            names, bins_by_column = column_names(column, "column"), {} if bins is None else bins
+            if weights is None and where is None:
+                shape: Any = {"normalize": normalize, "bins": bins_by_column, "dropna": dropna, "target": target}
+                return sort_counts(self.joint(names, method=method or "auto", **shape))
+            self._check_draws(names, weights, method)
+            axes = self._axes(names, bins_by_column)
+            sums, attrs, labels = self._weigh_shown_cells(axes, weights, target, dropna, normalize, where=where)
+            index = labels[0] if len(labels) == 1 else pd.MultiIndex.from_product(labels)
+            return sort_counts(sums.each(np.ravel).frame(index, attrs))
+        axes = self._axes([column], {} if bins is None else {column: bins})
         if weights is not None or where is not None:
             self._check_draws([column], weights, method)
             sums, attrs, (index,) = self._weigh_shown_cells(axes, weights, target, dropna, normalize, where=where)
-            out = sums.frame(index, attrs)
-            return out.sort_values("estimate", ascending=ascending, kind="stable") if sort else out
+            return sort_counts(sums.frame(index, attrs))
         fits = method is None and axes[0].column.space.is_listed
         fits = fits and self._joints.tables.source_of([column]) != "rows"
         method = "auto" if fits else self._default_method(axes) if method is None else method
@@ -128,8 +143,7 @@ class CountEstimates(WeightedEstimates):
         if 2 * np.count_nonzero(results.std_error > (1.0 if normalize else rows)) > len(index):
             noun, remedy = ("single values", "pass bins=10") if bins is None else ("bins", "pass fewer bins")
             warn(f"counts of {noun} of {column!r} have errors above the number of rows; {remedy}", DpframeWarning)
-        out = results.frame(index, attrs)
-        return out.sort_values("estimate", ascending=ascending, kind="stable") if sort else out
+        return sort_counts(results.frame(index, attrs))
 
     @nan_if_not_found
     def joint(
@@ -142,6 +156,7 @@ class CountEstimates(WeightedEstimates):
         dropna: bool = True,
         method: str = "auto",
         target: str = "table",
+        **options: Unpack[AnswerOptions],
     ) -> pd.DataFrame:
         """Return the joint counts (or shares) of any number of columns.
 
@@ -251,7 +266,8 @@ class CountEstimates(WeightedEstimates):
         weights: str | None = None,
         method: str = "auto",
         target: str = "table",
-    ) -> pd.Series[Any]:
+        **options: Unpack[AnswerOptions],
+    ) -> pd.Series[Any] | pd.DataFrame:
         """Return how many rows meet a condition on every column that is named.
 
         Parameters
@@ -377,6 +393,7 @@ class CountEstimates(WeightedEstimates):
         weights: str | None = None,
         method: str | None = None,
         target: str = "table",
+        **options: Unpack[AnswerOptions],
     ) -> pd.DataFrame:
         """Return the joint counts of two columns as a cross table (pandas' ``crosstab``).
 
@@ -482,6 +499,7 @@ class CountEstimates(WeightedEstimates):
         bins: Any = None,
         normalize: bool = True,
         target: str = "table",
+        **options: Unpack[AnswerOptions],
     ) -> pd.DataFrame:
         """Return the share of rows whose set holds each item; of other columns, the share of each value.
 
@@ -620,6 +638,7 @@ class CountEstimates(WeightedEstimates):
         normalize: bool = False,
         method: str = "auto",
         target: str = "table",
+        **options: Unpack[AnswerOptions],
     ) -> pd.DataFrame:
         """Return how many rows hold both items of every pair; on the diagonal, each item.
 
@@ -723,10 +742,12 @@ class CountEstimates(WeightedEstimates):
     def _count_present(self, column: str) -> float:
         """Return the estimated number of rows that are not null in a column of sets, at least 1."""
         null = self._source.column(column).space.has_null
-        return max(self.rows * (1 - float(self.null_rate(column)["estimate"]) if null else 1.0), 1.0)
+        return max(self.rows * (1 - float(np.asarray(self.null_rate(column)["estimate"])) if null else 1.0), 1.0)
 
     @nan_if_not_found
-    def set_sizes(self, column: str, *, normalize: bool = False, target: str = "table") -> pd.DataFrame:
+    def set_sizes(
+        self, column: str, *, normalize: bool = False, target: str = "table", **options: Unpack[AnswerOptions]
+    ) -> pd.DataFrame:
         """Return the number of rows by set size, from measured sizes or from rows.
 
         Estimates from rows are by maximum likelihood, with errors by parametric bootstrap. Measured sizes above 16 were
@@ -779,7 +800,9 @@ class CountEstimates(WeightedEstimates):
         return (results.clipped(0.0, 1.0) if normalize else results).frame(index, attrs)
 
     @nan_if_unread
-    def null_rate(self, column: str, *, target: str = "table") -> pd.Series[Any]:
+    def null_rate(
+        self, column: str, *, target: str = "table", **options: Unpack[AnswerOptions]
+    ) -> pd.Series[Any] | pd.DataFrame:
         """Return the share of rows in which a column is null, from 0 to 1.
 
         If the space has no nulls the estimate is 0. If inference found no nulls beyond its noise, the interval ends at

@@ -5,34 +5,32 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import pandas as pd
 
 from dpframe.errors import InferenceWarning, ParameterError, check_whole, name_list, refusing_misfit_calls, warn
 from dpframe.estimate import sets
+from dpframe.estimate.answer_options import AnswerOptions, take_answer_options
 from dpframe.estimate.base import column_names
 from dpframe.estimate.count_estimates import CountEstimates
 from dpframe.estimate.function_estimates import FunctionEstimates
 from dpframe.estimate.not_found import NOT_FOUND, asked_by_another, warn_of_nan
 from dpframe.estimate.plot import draw
 from dpframe.estimate.posterior import TABLE_DRAWS
-from dpframe.estimate.results import RESULTS, Results
+from dpframe.estimate.results import DESCRIBED, RESULTS, Results
 from dpframe.estimate.surrogates import Codes
 from dpframe.estimate.synthetic import LOUD, Synthesizer, check_rows, make_generator
 from dpframe.estimate.synthetic_copies import SyntheticCopies
 from dpframe.plan.threads import methods_in_one_thread
 
-_DESCRIBED = ["count", "mean", "std", "25%", "50%", "75%"]
-"""Rows of `describe`, as pandas calls them."""
-
 _EXAMPLES = {
     "compare": 'compare("visits", by="ward")',
     "cooccurrence": 'cooccurrence("hobbies")',
-    "corr": 'corr(["age", "income"])',
+    "corr": 'corr("age", "income")',
     "count": 'count({"age": (18, 65), "sex": "F"})',
-    "cov": 'cov(["age", "income"])',
+    "cov": 'cov("age", "income")',
     "cov_curve": 'cov_curve("load")',
     "crosstab": 'crosstab("sex", "region")',
     "describe": 'describe(["age", "income"])',
@@ -62,84 +60,26 @@ _EXAMPLES = {
 """Example call of each method, for messages about calls that do not match its signature."""
 
 
-@refusing_misfit_calls(_EXAMPLES)
-@methods_in_one_thread
-class Estimates(CountEstimates, FunctionEstimates):
-    """Estimates from a sanitised table.
+class Statistics(CountEstimates, FunctionEstimates):
+    """Every statistic of a release, and its synthetic rows."""
 
-    Parameters
-    ----------
-    source
-        A DataFrame, Arrow table or Parquet path (file, directory or glob) that dpframe released.
-    plan
-        The plan, for a table that has lost it.
-    confidence_level
-        Level of the intervals, in (0, 1).
-    use_measured
-        Combine the rows with the plan's noisy counts from private inference of spaces: in `value_counts`, `joint` of
-        one column, `support` of values, `null_rate`, `histogram` and `quantile`. The counts are of the table that the
-        plan was made from. By default they are used if the plan was made during the release; pass True if an earlier
-        plan was made from the released table.
-    clipped
-        Give estimates of columns whose spaces private inference did not find (`Plan.not_found`), too: they are
-        estimates of the column clipped to its space. By default they are NaN, and ``attrs["not_found"]`` of every
-        result of such a column has the reason. A null rate depends on no bounds and no list of values: it is NaN only
-        if the kind of a column's objects was not found.
+    def plot(self, *columns: str | pd.Series[Any] | pd.DataFrame, ax: Any = None, **options: Any) -> Any:
+        """Draw a column or a result with intervals, and return the matplotlib axes.
 
-    tables
-        Noisy counts of the table, measured in addition to its rows (`MeasuredTable`), for a release without them. They
-        are used like the release's own tables, unless ``use_measured`` is False.
-
-    Raises
-    ------
-    NotSanitizedError
-        If the source carries no plan and none is given.
-    ParameterError
-        If ``confidence_level`` is outside (0, 1).
-
-    Notes
-    -----
-    Every statistic takes ``target``: ``"table"`` is the statistic of the original table. ``"population"`` is the
-    statistic of a population of which the table is a sample; its intervals are wider.
-
-    If the release is a secret sample, the table is the full one. Counts, sums and sizes refer to all its ``rows``, of
-    which ``n`` are in the release. Intervals include the sampling error (with the finite-population correction).
-
-    Joints take ``method``: ``"inverse"`` is unbiased and may leave the simplex; its errors are analytic. ``"project"``
-    (nearest point of the simplex), ``"em"`` (maximum likelihood) and ``"model"`` (maximum likelihood under a mixture
-    fitted to all pairs of columns) are closer to the truth for many cells. Their intervals come from draws of the
-    original table given the release's measured tables, or from a parametric bootstrap if there are only rows.
-    ``"auto"`` chooses, and ``attrs["method"]`` has the chosen method.
-
-    Each interval holds separately at the confidence level; ``confidence_level=1 - 0.05 / 300`` holds for 300 values
-    together. Shares are clipped to [0, 1], so that unbiased shares need not add up to 1; unbiased counts are not
-    clipped.
-
-    If the release has measured tables, ``"inverse"`` is their raw count, weighted with the rows' by inverse variance.
-    ``"project"`` is the nearest point of the simplex. ``"model"`` is a mixture fitted to all tables, corrected if the
-    rows contradict it, and ``"em"`` uses only the rows. ``attrs["source"]`` is ``"tables"``, ``"rows"`` or ``"both"``.
-
-    Examples
-    --------
-    >>> import dpframe as dpf
-    >>> frame = dpf.datasets.make_census(2_000, columns=["age", "sex"])
-    >>> safe = dpf.sanitize(frame, epsilon=8, delta=0, spaces={"age": (0, 120), "sex": ["F", "M"]}, key=bytes(32))
-    >>> Estimates(safe).value_counts("sex").round()
-         estimate  std_error   lower   upper
-    sex
-    F      1043.0        6.0  1030.0  1055.0
-    M       957.0        6.0   945.0   970.0
-    """
-
-    def plot(self, *columns: str, ax: Any = None, **options: Any) -> Any:
-        """Draw a marginal with intervals, a histogram, mean curves with bands, or a cross table of two columns.
-
-        Options go to `value_counts`, `histogram`, `mean_curve` (``by=``) or `crosstab`. Returns the matplotlib axes.
+        Parameters
+        ----------
+        columns
+            One column, of which the marginal, the histogram or the mean curves are drawn; two, for their cross table;
+            or the result of any statistic that has intervals, e.g. ``plot(mean("visits", by="ward"))``.
+        ax
+            Axes to draw on; by default those of a new figure.
+        options
+            Options of `value_counts`, `histogram`, `mean_curve` or `crosstab`; a result takes none.
 
         Raises
         ------
         ParameterError
-            If matplotlib is not installed, or for more than two columns.
+            If matplotlib is not installed, for more than two columns, or for a result without intervals.
 
         Examples
         --------
@@ -160,6 +100,7 @@ class Estimates(CountEstimates, FunctionEstimates):
         where: Mapping[str, Any] | None = None,
         weights: str | None = None,
         target: str = "table",
+        **options: Unpack[AnswerOptions],
     ) -> Any:
         """Return the median of a numeric column (pandas' ``median``): its `quantile` at one half.
 
@@ -173,7 +114,9 @@ class Estimates(CountEstimates, FunctionEstimates):
         """
         return self.quantile(column, 0.5, by=by, where=where, weights=weights, target=target)
 
-    def describe(self, columns: Sequence[str] | None = None, *, target: str = "table") -> pd.DataFrame:
+    def describe(
+        self, columns: Sequence[str] | None = None, *, target: str = "table", **options: Unpack[AnswerOptions]
+    ) -> pd.DataFrame:
         """Return count, mean, standard deviation and quartiles of numeric columns (pandas' ``describe``).
 
         The smallest and the largest value are omitted, because they belong to single rows.
@@ -231,7 +174,7 @@ class Estimates(CountEstimates, FunctionEstimates):
                     row_counts = Results(rows, rows * nulls.std_error, rows * (1 - nulls.upper), rows)
                 parts = [row_counts.series("count"), self.mean(name, target=target), self.std(name, target=target)]
                 quartiles = self.quantile(name, [0.25, 0.5, 0.75], target=target)
-            tables[name] = pd.concat([pd.DataFrame(parts), quartiles]).set_axis(_DESCRIBED)
+            tables[name] = pd.concat([pd.DataFrame(parts), quartiles]).set_axis(DESCRIBED)
             missing |= quartiles.attrs.get(NOT_FOUND, {})
         if not tables:
             raise ParameterError("describe is of numbers, and the release has no column of them; see value_counts")
@@ -259,7 +202,7 @@ class Estimates(CountEstimates, FunctionEstimates):
         >>> safe = dpf.sanitize(frame, epsilon=8, delta=0, spaces={"age": (0, 120)}, key=bytes(32))
         >>> try:
         ...     dpf.Estimates(safe).nunique("age")
-        ... except dpf.ParameterError as error:
+        ... except dpf.errors.ParameterError as error:
         ...     print(error)
         nunique of column 'age' cannot be estimated: noise hides whether one row holds a value or none; value_counts
         gives the share of every value of its space
@@ -270,7 +213,15 @@ class Estimates(CountEstimates, FunctionEstimates):
             "value_counts gives the share of every value of its space"
         )
 
-    def top(self, column: str, k: int = 10, *, normalize: bool = True, target: str = "table") -> pd.DataFrame:
+    def top(
+        self,
+        column: str,
+        k: int = 10,
+        *,
+        normalize: bool = True,
+        target: str = "table",
+        **options: Unpack[AnswerOptions],
+    ) -> pd.DataFrame:
         """Return the values, or items of sets, that may be among the ``k`` most frequent, and flag the sure ones.
 
         The intervals of all values hold at once at the confidence level, by Bonferroni's inequality. A value is surely
@@ -320,23 +271,6 @@ class Estimates(CountEstimates, FunctionEstimates):
         table["surely"] = (rivals < k) & ~unknown
         candidates: pd.DataFrame = table[(ahead < k) | unknown]
         return candidates.sort_values("estimate", ascending=False, kind="stable")
-
-    def __repr__(self) -> str:
-        rows = f"{self.n:,}" if self.plan.sample is None else f"{self.n:,} of {self.rows:,}"
-        return f"<Estimates of a release of {rows} rows: {', '.join(self.plan.names)}>"
-
-    def verify(self) -> bool:
-        """Return whether the rows are, cell by cell, those released, in any order; see also `dpframe.verify`.
-
-        Examples
-        --------
-        >>> import dpframe as dpf
-        >>> frame = dpf.datasets.make_census(2_000, columns=["age"])
-        >>> safe = dpf.sanitize(frame, epsilon=8, delta=0, spaces={"age": (0, 120)}, key=bytes(32))
-        >>> dpf.Estimates(safe).verify()
-        True
-        """
-        return self._source.verify()
 
     def synthesize(
         self,
@@ -479,6 +413,97 @@ class Estimates(CountEstimates, FunctionEstimates):
         """Return the distribution of a set column's items in rows, with measured sizes if there are some."""
         supports, sizes = np.clip(self._supports(column)[0], 0.0, 1.0), self._measured_sizes(column)
         return sets.ItemLaw(supports) if sizes is None else sizes.item_law(supports)
+
+
+@refusing_misfit_calls(_EXAMPLES)
+@methods_in_one_thread
+@take_answer_options
+class Estimates(Statistics):
+    """Estimates from a sanitised table.
+
+    Parameters
+    ----------
+    source
+        A DataFrame, Arrow table or Parquet path (file, directory or glob) that dpframe released.
+    plan
+        The plan, for a table that has lost it.
+    confidence_level
+        Level of the intervals, in (0, 1).
+    use_measured
+        Combine the rows with the plan's noisy counts from private inference of spaces: in `value_counts`, `joint` of
+        one column, `support` of values, `null_rate`, `histogram` and `quantile`. The counts are of the table that the
+        plan was made from. By default they are used if the plan was made during the release; pass True if an earlier
+        plan was made from the released table.
+    clipped
+        Give estimates of columns whose spaces private inference did not find (`Plan.not_found`), too: they are
+        estimates of the column clipped to its space. By default they are NaN, and ``attrs["not_found"]`` of every
+        result of such a column has the reason. A null rate depends on no bounds and no list of values: it is NaN only
+        if the kind of a column's objects was not found.
+
+    tables
+        Noisy counts of the table, measured in addition to its rows (`MeasuredTable`), for a release without them. They
+        are used like the release's own tables, unless ``use_measured`` is False.
+
+    Raises
+    ------
+    NotSanitizedError
+        If the source carries no plan and none is given.
+    ParameterError
+        If ``confidence_level`` is outside (0, 1).
+
+    Notes
+    -----
+    Every statistic takes ``confidence_level`` and ``clipped``, in place of these of the class, and ``long=True``, which
+    gives a tidy frame: columns of keys, then ``estimate, std_error, lower, upper``.
+
+    Every statistic but `independence` takes ``target``: ``"table"`` is the statistic of the original table.
+    ``"population"`` is the statistic of a population of which the table is a sample; its intervals are wider.
+
+    If the release is a secret sample, the table is the full one. Counts, sums and sizes refer to all its ``rows``, of
+    which ``n`` are in the release. Intervals include the sampling error (with the finite-population correction).
+
+    Joints take ``method``: ``"inverse"`` is unbiased and may leave the simplex; its errors are analytic. ``"project"``
+    (nearest point of the simplex), ``"em"`` (maximum likelihood) and ``"model"`` (maximum likelihood under a mixture
+    fitted to all pairs of columns) are closer to the truth for many cells. Their intervals come from draws of the
+    original table given the release's measured tables, or from a parametric bootstrap if there are only rows.
+    ``"auto"`` chooses, and ``attrs["method"]`` has the chosen method.
+
+    Each interval holds separately at the confidence level; ``confidence_level=1 - 0.05 / 300`` holds for 300 values
+    together. Shares are clipped to [0, 1], so that unbiased shares need not add up to 1; unbiased counts are not
+    clipped.
+
+    If the release has measured tables, ``"inverse"`` is their raw count, weighted with the rows' by inverse variance.
+    ``"project"`` is the nearest point of the simplex. ``"model"`` is a mixture fitted to all tables, corrected if the
+    rows contradict it, and ``"em"`` uses only the rows. ``attrs["source"]`` is ``"tables"``, ``"rows"`` or ``"both"``.
+
+    Examples
+    --------
+    >>> import dpframe as dpf
+    >>> frame = dpf.datasets.make_census(2_000, columns=["age", "sex"])
+    >>> safe = dpf.sanitize(frame, epsilon=8, delta=0, spaces={"age": (0, 120), "sex": ["F", "M"]}, key=bytes(32))
+    >>> Estimates(safe).value_counts("sex").round()
+         estimate  std_error   lower   upper
+    sex
+    F      1043.0        6.0  1030.0  1055.0
+    M       957.0        6.0   945.0   970.0
+    """
+
+    def __repr__(self) -> str:
+        rows = f"{self.n:,}" if self.plan.sample is None else f"{self.n:,} of {self.rows:,}"
+        return f"<Estimates of a release of {rows} rows: {', '.join(self.plan.names)}>"
+
+    def verify(self) -> bool:
+        """Return whether the rows are, cell by cell, those released, in any order; see also `dpframe.verify`.
+
+        Examples
+        --------
+        >>> import dpframe as dpf
+        >>> frame = dpf.datasets.make_census(2_000, columns=["age"])
+        >>> safe = dpf.sanitize(frame, epsilon=8, delta=0, spaces={"age": (0, 120)}, key=bytes(32))
+        >>> dpf.Estimates(safe).verify()
+        True
+        """
+        return self._source.verify()
 
 
 _has_warned_of_one_table = False

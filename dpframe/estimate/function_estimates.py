@@ -6,12 +6,13 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from itertools import combinations
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import pandas as pd
 
 from dpframe.errors import InferenceWarning, ParameterError, name_list, warn
+from dpframe.estimate.answer_options import AnswerOptions
 from dpframe.estimate.base import column_names
 from dpframe.estimate.functions import PROBE_ROWS, evaluate, find_columns_read
 from dpframe.estimate.independence import measure_dependence
@@ -33,6 +34,7 @@ class FunctionEstimates(NumberEstimates):
         *,
         target: str = "table",
         draws: int = TABLE_DRAWS,
+        **options: Unpack[AnswerOptions],
     ) -> Any:
         """Return any function of the table, with intervals.
 
@@ -98,6 +100,7 @@ class FunctionEstimates(NumberEstimates):
         *,
         target: str = "population",
         draws: int = TABLE_DRAWS,
+        **options: Unpack[AnswerOptions],
     ) -> pd.DataFrame:
         """Return the coefficients of a regression, with intervals and p-values; statsmodels fits it.
 
@@ -175,7 +178,7 @@ class FunctionEstimates(NumberEstimates):
         coefficients.attrs.update(attrs)
         return coefficients
 
-    def compare(self, column: str, by: str, *, target: str = "table") -> pd.DataFrame:
+    def compare(self, column: str, by: str, *, target: str = "table", **options: Unpack[AnswerOptions]) -> pd.DataFrame:
         """Return the differences between the means of all pairs of groups, with intervals that hold together.
 
         Parameters
@@ -241,7 +244,7 @@ class FunctionEstimates(NumberEstimates):
         attrs["means"] = means["estimate"].to_dict()
         return Results.of(estimates, variance, largest).frame(index, attrs)
 
-    def independence(self, one: str, other: str) -> pd.Series[Any]:
+    def independence(self, one: str, other: str, **options: Unpack[AnswerOptions]) -> pd.Series[Any] | pd.DataFrame:
         """Return whether two columns depend: a p-value, and how strongly at least, as Cramér's V.
 
         Parameters

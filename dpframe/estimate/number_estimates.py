@@ -6,13 +6,14 @@ import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import pandas as pd
 
 from dpframe.errors import InferenceWarning, ParameterError, check_flags, check_whole, is_one_of, name_list, warn
 from dpframe.estimate import moments, surrogates
+from dpframe.estimate.answer_options import AnswerOptions
 from dpframe.estimate.axes import Axis, BinnedAxis, as_asked, check_inverts
 from dpframe.estimate.base import column_names
 from dpframe.estimate.beyond_bounds import Tails
@@ -46,6 +47,7 @@ class NumberEstimates(WeightedEstimates):
         bins: Any = None,
         method: str = "auto",
         target: str = "table",
+        **options: Unpack[AnswerOptions],
     ) -> pd.Series[Any] | pd.DataFrame:
         """Return the mean of a numeric column, over the rows that are not null.
 
@@ -365,6 +367,7 @@ class NumberEstimates(WeightedEstimates):
         where: Mapping[str, Any] | None = None,
         weights: str | None = None,
         target: str = "table",
+        **options: Unpack[AnswerOptions],
     ) -> Any:
         """Return the sum of a numeric column (pandas' ``sum``), over the rows that are not null.
 
@@ -425,6 +428,7 @@ class NumberEstimates(WeightedEstimates):
         where: Mapping[str, Any] | None = None,
         weights: str | None = None,
         target: str = "table",
+        **options: Unpack[AnswerOptions],
     ) -> Any:
         """Return the variance of a numeric column (pandas' ``var``), over the rows that are not null.
 
@@ -502,6 +506,7 @@ class NumberEstimates(WeightedEstimates):
         where: Mapping[str, Any] | None = None,
         weights: str | None = None,
         target: str = "table",
+        **options: Unpack[AnswerOptions],
     ) -> Any:
         """Return the standard deviation of a numeric column (pandas' ``std``): the root of `var`.
 
@@ -615,15 +620,23 @@ class NumberEstimates(WeightedEstimates):
         rows = max(float(self.rows), 2.0)
         return max((last - centre) * (centre - first), 0.0) * rows / (rows - 1)
 
-    def cov(self, columns: Sequence[str] | None = None, ddof: int = 1, *, target: str = "table") -> pd.DataFrame:
+    def cov(
+        self,
+        columns: str | Sequence[str] | None = None,
+        other: str | None = None,
+        *,
+        ddof: int = 1,
+        target: str = "table",
+        **options: Unpack[AnswerOptions],
+    ) -> Any:
         """Return the covariances of numeric columns (pandas' ``DataFrame.cov``), nulls dropped by pair.
 
         If bounds were inferred, intervals include the increase of both standard deviations by rows beyond the bounds.
 
         Parameters
         ----------
-        columns
-            Randomised numeric columns, by default all of them.
+        columns, other
+            Randomised numeric columns, by default all of them; or two names, for one covariance.
         ddof
             Rows less than all that squares are divided by, at least 0.
         target
@@ -632,7 +645,7 @@ class NumberEstimates(WeightedEstimates):
         Returns
         -------
         DataFrame of columns by columns, with ``estimate, std_error, lower, upper`` as an outer level of its columns,
-        in the product of both units.
+        in the product of both units; of two names a Series ``estimate, std_error, lower, upper``.
 
         Raises
         ------
@@ -650,6 +663,8 @@ class NumberEstimates(WeightedEstimates):
         np.float64(167000.0)
         """
         checked_ddof = check_whole(ddof, "ddof", 0)
+        if other is not None:
+            return _answer_of_pair(self.cov(_pair_of(columns, other, "cov"), ddof=ddof, target=target))
 
         def covariance(pair: tuple[str, str], values: FloatArray, covariances: FloatArray) -> Results:
             # Under perfect correlation the covariance is the product of both standard deviations: multiply the factors.
@@ -661,8 +676,14 @@ class NumberEstimates(WeightedEstimates):
         )
 
     def corr(
-        self, columns: Sequence[str] | None = None, *, weights: str | None = None, target: str = "table"
-    ) -> pd.DataFrame:
+        self,
+        columns: str | Sequence[str] | None = None,
+        other: str | None = None,
+        *,
+        weights: str | None = None,
+        target: str = "table",
+        **options: Unpack[AnswerOptions],
+    ) -> Any:
         """Return the correlations of numeric columns (pandas' ``DataFrame.corr``), nulls dropped by pair.
 
         If both columns were measured, the estimate comes from the fit, and the interval from posterior draws. Otherwise
@@ -672,8 +693,8 @@ class NumberEstimates(WeightedEstimates):
 
         Parameters
         ----------
-        columns
-            Randomised numeric columns, by default all of them.
+        columns, other
+            Randomised numeric columns, by default all of them; or two names, for one correlation.
         weights
             A randomised column of weights from 0 on; every pair of columns is then drawn with the weights.
         target
@@ -681,7 +702,8 @@ class NumberEstimates(WeightedEstimates):
 
         Returns
         -------
-        DataFrame of columns by columns, with ``estimate, std_error, lower, upper`` as an outer level of its columns.
+        DataFrame of columns by columns, with ``estimate, std_error, lower, upper`` as an outer level of its columns; of
+        two names a Series of these.
 
         Raises
         ------
@@ -697,8 +719,13 @@ class NumberEstimates(WeightedEstimates):
         ... )
         >>> dpf.Estimates(safe).corr()["estimate"].round(1).loc["x", "y"]
         np.float64(1.0)
+        >>> dpf.Estimates(safe).corr("x", "y", confidence_level=0.9, long=True).round(1)
+          column with  estimate  std_error  lower  upper
+        0      x    y       1.0        0.0    1.0    1.0
         """
         z = self._z
+        if other is not None:
+            return _answer_of_pair(self.corr(_pair_of(columns, other, "corr"), weights=weights, target=target))
         if weights is not None:
             return self._weigh_correlations(columns, weights, target)
 
@@ -746,7 +773,13 @@ class NumberEstimates(WeightedEstimates):
 
     @nan_if_not_found
     def histogram(
-        self, column: str, bins: int | Sequence[Any] = 10, *, density: bool = False, target: str = "table"
+        self,
+        column: str,
+        bins: int | Sequence[Any] = 10,
+        *,
+        density: bool = False,
+        target: str = "table",
+        **options: Unpack[AnswerOptions],
     ) -> pd.DataFrame:
         """Return the distribution of a numeric column in bins, by maximum likelihood.
 
@@ -815,6 +848,7 @@ class NumberEstimates(WeightedEstimates):
         where: Mapping[str, Any] | None = None,
         weights: str | None = None,
         target: str = "table",
+        **options: Unpack[AnswerOptions],
     ) -> pd.Series[Any] | pd.DataFrame:
         """Return quantiles of a numeric column's values (pandas' ``quantile``), by maximum likelihood.
 
@@ -912,6 +946,19 @@ class NumberEstimates(WeightedEstimates):
             rows = [(*group, level) for group in groups for level in levels]
             index = pd.MultiIndex.from_tuples(rows, names=[*index.names, "q"])
         return results.frame(index, attrs)
+
+
+def _pair_of(columns: Any, other: Any, statistic: str) -> list[str]:
+    """Return the two columns of one answer."""
+    if not isinstance(columns, str) or not isinstance(other, str):
+        raise ParameterError(f'{statistic} takes two names, e.g. {statistic}("age", "income"), or one list of them')
+    return [columns, other]
+
+
+def _answer_of_pair(matrix: pd.DataFrame) -> pd.Series[Any]:
+    """Return the answer of the two columns of a matrix."""
+    answer = Results(*(matrix[part].to_numpy()[0, 1] for part in RESULTS))
+    return answer.series(tuple(matrix.index), {str(name): value for name, value in matrix.attrs.items()})
 
 
 def _weighted_mean(values: list[FloatArray], weights: FloatArray) -> FloatArray:

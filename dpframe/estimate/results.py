@@ -18,6 +18,9 @@ from dpframe.spaces.arrays import FloatArray
 
 RESULTS = ("estimate", "std_error", "lower", "upper")
 
+DESCRIBED = ["count", "mean", "std", "25%", "50%", "75%"]
+"""Rows of `describe`, as pandas calls them."""
+
 Excess = tuple[Any, Any]
 """Amount by which a statistic is too small, and the amount's standard error."""
 
@@ -154,7 +157,7 @@ class Results:
         ends = instants(self.lower), instants(self.upper)
         return Results(instants(self.estimate), space.durations(self.std_error), *ends)
 
-    def series(self, title: str, attrs: Mapping[str, Any] = MappingProxyType({})) -> pd.Series[Any]:
+    def series(self, title: str | tuple[str, ...], attrs: Mapping[str, Any] = MappingProxyType({})) -> pd.Series[Any]:
         """Return one answer as a Series with some attrs."""
         # A detour by Series turns NumPy's times into pandas' scalars.
         out = pd.Series({name: pd.Series(values).iloc[0] for name, values in self.parts.items()}, name=title)

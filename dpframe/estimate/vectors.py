@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,7 @@ import pandas as pd
 
 from dpframe.channels.vector_noise import BallChannel
 from dpframe.errors import ParameterError
+from dpframe.estimate.answer_options import AnswerOptions
 from dpframe.estimate.axes import Axis
 from dpframe.estimate.base import Reading
 from dpframe.estimate.surrogates import (
@@ -252,7 +253,13 @@ class VectorEstimates(Reading):
     """Means of columns of vectors and curves."""
 
     def mean_curve(
-        self, column: str, by: str | None = None, *, bins: Any = None, target: str = "table"
+        self,
+        column: str,
+        by: str | None = None,
+        *,
+        bins: Any = None,
+        target: str = "table",
+        **options: Unpack[AnswerOptions],
     ) -> pd.DataFrame:
         """Return the mean curve (or vector) of the rows that are not null, with a simultaneous band.
 
@@ -296,7 +303,7 @@ class VectorEstimates(Reading):
         """
         return self._vector_means(column, by, bins, target, with_bands=True)
 
-    def cov_curve(self, column: str) -> pd.DataFrame:
+    def cov_curve(self, column: str, **options: Unpack[AnswerOptions]) -> pd.DataFrame:
         """Return the covariances of a curve's values at all pairs of points, over the rows that are not null.
 
         Parameters

@@ -176,7 +176,7 @@ def record_of(
     published: datetime.date | str | None = None,
     authors: Sequence[str] = (),
 ) -> Record:
-    """Return the record of a release; see `DpAccessor.record`."""
+    """Return the record of a release; see `ReleaseAccessor.record`."""
     if sector is not None and sector not in SECTORS:
         raise ParameterError(f"sector must be one of {', '.join(SECTORS)}, or left out")
     for argument_name, names in (("curators", curators), ("authors", authors)):

@@ -65,7 +65,7 @@ the server and the researcher                 everything      inf      1
 >>> header = Curator(run, "bob").encrypt(bob, "bob.message", "bob.pad", id="id", beside=["alice.message.header"])
 >>> header = Server(run, "server").perturb(["alice.message", "bob.message"], "noisy")
 >>> info = Researcher(run).decrypt("noisy", ["alice.pad", "bob.pad"], "release.parquet")
->>> dpf.read_parquet("release.parquet").dp.value_counts("job").columns.tolist()
+>>> dpf.read("release.parquet").dp.value_counts("job").columns.tolist()
 ['estimate', 'std_error', 'lower', 'upper']
 >>> os.chdir(here)
 >>> shutil.rmtree(folder)

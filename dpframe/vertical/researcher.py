@@ -62,7 +62,7 @@ class Researcher:
         pads
             The curators' pads, one of each, in any order.
         target
-            The release to write, Parquet or CSV by its ending; `dpframe.read_parquet` reads it with its plan.
+            The release to write, Parquet or CSV by its ending; `dpframe.read` reads it with its plan.
         without
             Names of curators who withheld their pads: their columns are uniform noise, and left out.
 

@@ -153,11 +153,22 @@ def test_sanitising_a_release_is_refused(census, census_spaces):
     safe = census.dp.sanitize(epsilon=6, spaces=census_spaces)
     for act in (
         lambda: safe.dp.sanitize(epsilon=1),
-        lambda: safe.dp.plan(epsilon=1),
+        lambda: safe.dp.check(spaces={}),
         lambda: dpf.sanitize(safe, epsilon=1),
     ):
         with pytest.raises(dpf.errors.AlreadySanitizedError, match="is a release already"):
             act()
+
+
+def test_a_table_shows_verbs_and_a_release_statistics(census, census_spaces):
+    def shown(accessor):
+        return {name for name in dir(accessor) if not name.startswith("_")}
+
+    safe = census.dp.sanitize(epsilon=6, spaces=census_spaces)
+    assert shown(census.dp) == {"check", "draft", "expect", "plan", "sanitize"}
+    assert shown(safe.dp) >= {"mean", "regress", "release", "synthesize", "verify"}
+    assert not shown(safe.dp) & shown(census.dp)
+    assert safe.dp.plan == safe.dp.release.plan == dpf.Estimates(safe).plan
 
 
 def refuses(match, error=dpf.ParameterError, frame=None, **options):
@@ -255,7 +266,7 @@ def test_sortedness_is_seen_across_batches(tmp_path):
         plan = dpf.plan(table, 1.0, spaces={"x": (0, 20)}, shuffle=False)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            dpf.sanitize_parquet(tmp_path / "in.parquet", tmp_path / "out.parquet", plan=plan, batch_rows=8)
+            dpf.sanitize(tmp_path / "in.parquet", tmp_path / "out.parquet", plan=plan, batch_rows=8)
         return sum(one.category is dpf.OrderLeakWarning for one in caught)
 
     assert found(range(8), range(8, 16)) == 1
@@ -307,7 +318,7 @@ def test_other_arguments_that_were_type_errors():
         (lambda: dpf.plan(frame), r"^give epsilon, e.g. epsilon=1.0$"),
         (lambda: frame.dp.plan(1, drop=3), "^drop must be a list of column names, e.g. drop="),
         (lambda: frame.dp.plan(1, spaces={"a": (0, 3)}).forecast(types=3), "^types must be a mapping {column: shares"),
-        (lambda: dpf.read_parquet(3), "^a Parquet source is a path"),
+        (lambda: dpf.read(3), "^a Parquet source is a path"),
         (lambda: dpf.Plan.from_json(3), "^this is no plan, as it is no JSON object; plan"),
     ]:
         with pytest.raises((dpf.ParameterError, dpf.errors.PlanError), match=match) as caught:
@@ -319,11 +330,12 @@ def test_several_columns_where_one_is_asked_for_points_to_joint():
     frame = pd.DataFrame({"a": [1, 2], "b": ["x", "y"]})
     safe = frame.dp.sanitize(1, spaces={"a": (0, 3), "b": ["x", "y"]})
     for call in (
-        lambda: safe.dp.value_counts(["a", "b"]),
-        lambda: safe.dp.value_counts(["a", "b"], bins=3),
         lambda: safe.dp.crosstab(["a"], "b"),
         lambda: safe.dp.histogram(["a"]),
         lambda: safe.dp.support(["b"]),
     ):
         with pytest.raises(dpf.ParameterError, match=r"a column is given by its name; several .* joint\(\[…\]\)"):
             call()
+    assert len(safe.dp.value_counts(["a", "b"])) == 8
+    with pytest.raises(dpf.ParameterError, match=r"^bins must be a mapping \{column: number or bounds\}$"):
+        safe.dp.value_counts(["a", "b"], bins=3)

@@ -140,7 +140,7 @@ def test_the_command_line_checks(tmp_path, capsys):
     (tmp_path / "plan.json").write_text(PLAN.to_json(), encoding="utf-8")
     for name, code, said in (("in", 0, "ONLY FOR THE CURATOR"), ("out", 2, "is a release already")):
         if name == "out":
-            dpf.sanitize_parquet(tmp_path / "in.parquet", tmp_path / "out.parquet", plan=PLAN)
+            dpf.sanitize(tmp_path / "in.parquet", tmp_path / "out.parquet", plan=PLAN)
         with pytest.raises(SystemExit) as stopped:
             commands.dpframe("check", tmp_path / f"{name}.parquet", "--plan", tmp_path / "plan.json")
         assert (stopped.value.code or 0) == code

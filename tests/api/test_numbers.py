@@ -163,7 +163,7 @@ def test_every_face_takes_the_switch(tmp_path):
     fitted = dpf.Sanitizer(**told).fit(data)
     assert fitted.plan_["age"].mechanism.tag == "staircase"
     data.to_parquet(tmp_path / "in.parquet")
-    info = dpf.sanitize_parquet(tmp_path / "in.parquet", tmp_path / "out.parquet", **told)
+    info = dpf.sanitize(tmp_path / "in.parquet", tmp_path / "out.parquet", **told)
     assert info.plan["age"].mechanism.tag == "staircase"
 
 

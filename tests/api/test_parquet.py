@@ -60,7 +60,7 @@ def plan_of(table, **options):
 
 
 def convert(source, target, **options):
-    dpf.sanitize_parquet(source, target, key=KEY, **options)
+    dpf.sanitize(source, target, key=KEY, **options)
     return pq.read_table(target)
 
 
@@ -96,7 +96,7 @@ class TestSameAsInMemory:
         pandas = dpf.sanitize(census, plan=plan, key=KEY)
         arrow = dpf.sanitize(pa.Table.from_pandas(census), plan=plan, key=KEY)
         assert out.to_pylist() == arrow.to_pylist()
-        back = dpf.read_parquet(tmp_path / "out.parquet")
+        back = dpf.read(tmp_path / "out.parquet")
         pd.testing.assert_frame_equal(back, pandas.reset_index(drop=True))
         assert json.loads(back.attrs["dpframe"]) == json.loads(pandas.attrs["dpframe"])
         assert not census.reset_index(drop=True).equals(back)
@@ -162,14 +162,14 @@ class TestSameAsInMemory:
 
     def test_plan_parquet_is_the_plan_that_is_used(self, tmp_path, source):
         plan = dpf.plan(source, 6.0, spaces=SPACES)
-        info = dpf.sanitize_parquet(source, tmp_path / "out.parquet", 6.0, spaces=SPACES, key=KEY)
+        info = dpf.sanitize(source, tmp_path / "out.parquet", 6.0, spaces=SPACES, key=KEY)
         assert info.plan == plan == plan_of(people())
         assert plan.n == info.n == N
 
     def test_fresh_key_each_time(self, tmp_path, source):
         outputs = []
         for _ in range(2):
-            dpf.sanitize_parquet(source, tmp_path / "out.parquet", 1.0, spaces=SPACES)
+            dpf.sanitize(source, tmp_path / "out.parquet", 1.0, spaces=SPACES)
             outputs.append(pq.read_table(tmp_path / "out.parquet"))
         assert not outputs[0].equals(outputs[1])
 
@@ -263,12 +263,12 @@ class TestPassthrough:
 
 class TestOutput:
     def test_plan_in_metadata(self, tmp_path, source):
-        info = dpf.sanitize_parquet(source, tmp_path / "out.parquet", 6.0, spaces=SPACES, key=KEY)
+        info = dpf.sanitize(source, tmp_path / "out.parquet", 6.0, spaces=SPACES, key=KEY)
         metadata = pq.read_metadata(tmp_path / "out.parquet").metadata
         assert set(metadata) == {b"dpframe", b"PANDAS_ATTRS", b"pandas", b"ARROW:schema"}
         text = metadata[b"dpframe"].decode()
         assert ReleaseInfo.from_json(text) == info
-        for frame in (pd.read_parquet(tmp_path / "out.parquet"), dpf.read_parquet(tmp_path / "out.parquet")):
+        for frame in (pd.read_parquet(tmp_path / "out.parquet"), dpf.read(tmp_path / "out.parquet")):
             assert frame.attrs == {"dpframe": text}
             assert len(frame.dp.value_counts("sex")) == 2
         out = pq.read_table(tmp_path / "out.parquet")
@@ -353,7 +353,7 @@ class TestOutput:
         plan = frame.dp.plan(12.0, spaces=spaces, measure=None)
         convert(tmp_path / "in.parquet", tmp_path / "out.parquet", plan=plan)
         expected = dpf.sanitize(frame, plan=plan, key=KEY).reset_index(drop=True)
-        for read in (pd.read_parquet, dpf.read_parquet):
+        for read in (pd.read_parquet, dpf.read):
             found = read(tmp_path / "out.parquet")
             assert found.dtypes.to_dict() == pd.read_parquet(tmp_path / "in.parquet").dtypes.to_dict()
             pd.testing.assert_frame_equal(found, expected)
@@ -381,7 +381,7 @@ class TestOutput:
         source = tmp_path / "MARKER.parquet"
         pq.write_table(pa.table(columns, schema=pa.schema(fields, metadata=metadata)), source)
         assert source.read_bytes().count(b"MARKER") > 5
-        dpf.sanitize_parquet(
+        dpf.sanitize(
             source,
             tmp_path / "out.parquet",
             1.0,
@@ -410,7 +410,7 @@ class TestOutput:
             "set": dpf.Subset(["c", "b", "a"]),
             "age": (0, 99),
         }
-        dpf.sanitize_parquet(tmp_path / "in.parquet", tmp_path / "out.parquet", 80.0, spaces=spaces, compression=codec)
+        dpf.sanitize(tmp_path / "in.parquet", tmp_path / "out.parquet", 80.0, spaces=spaces, compression=codec)
         texts = ["sex", "job", "set.list.element"]
         read = pq.ParquetFile(tmp_path / "out.parquet", read_dictionary=texts).read()
         assert read["sex"].chunk(0).dictionary.to_pylist() == ["Q1", "M", "Q2", "F"]
@@ -449,38 +449,36 @@ class TestOutput:
 
     def test_read_columns(self, tmp_path, source):
         convert(source, tmp_path / "out.parquet", plan=plan_of(people()))
-        some = dpf.read_parquet(tmp_path / "out.parquet", columns=["sex", "age"])
+        some = dpf.read(tmp_path / "out.parquet", columns=["sex", "age"])
         assert list(some) == ["sex", "age"]
         assert "dpframe" in some.attrs
         with pytest.raises(dpf.ColumnError, match=r"^column 'x': is not in the file$"):
-            dpf.read_parquet(tmp_path / "out.parquet", columns=["x"])
+            dpf.read(tmp_path / "out.parquet", columns=["x"])
 
     def test_read_directory_of_releases(self, tmp_path, source):
         """pandas would keep the first file's plan for all rows."""
         (tmp_path / "d").mkdir()
         convert(source, tmp_path / "d" / "1.parquet", plan=plan_of(people()))
         shutil.copy(tmp_path / "d" / "1.parquet", tmp_path / "d" / "2.parquet")
-        assert len(dpf.read_parquet(tmp_path / "d")) == 2 * N
+        assert len(dpf.read(tmp_path / "d")) == 2 * N
         convert(source, tmp_path / "d" / "2.parquet", plan=plan_of(people(), shuffle=False))
         with pytest.raises(dpf.FileError, match="carries another release plan than"):
-            dpf.read_parquet(tmp_path / "d")
+            dpf.read(tmp_path / "d")
 
     def test_read_named_index_as_column(self, tmp_path):
         frame = pd.DataFrame({"a": [1, 2]}, index=pd.Index(["x", "y"], name="id"))
         frame.to_parquet(tmp_path / "t.parquet")
-        assert dpf.read_parquet(tmp_path / "t.parquet")[["id", "a"]].to_dict("list") == {"id": ["x", "y"], "a": [1, 2]}
+        assert dpf.read(tmp_path / "t.parquet")[["id", "a"]].to_dict("list") == {"id": ["x", "y"], "a": [1, 2]}
 
     def test_read_partitions(self, tmp_path):
         pq.write_to_dataset(pa.table({"a": [1, 2], "k": [3, 4]}), tmp_path / "d", partition_cols=["k"])
-        assert sorted(dpf.read_parquet(tmp_path / "d").itertuples(index=False, name=None)) == [(1, "3"), (2, "4")]
+        assert sorted(dpf.read(tmp_path / "d").itertuples(index=False, name=None)) == [(1, "3"), (2, "4")]
 
     @pytest.mark.parametrize("n", [0, 1])
     @pytest.mark.parametrize("shuffle", [True, False])
     def test_empty_and_one_row(self, tmp_path, n, shuffle):
         pq.write_table(people(n), tmp_path / "in.parquet")
-        info = dpf.sanitize_parquet(
-            tmp_path / "in.parquet", tmp_path / "out.parquet", plan=plan_of(people(n), shuffle=shuffle)
-        )
+        info = dpf.sanitize(tmp_path / "in.parquet", tmp_path / "out.parquet", plan=plan_of(people(n), shuffle=shuffle))
         out = pq.read_table(tmp_path / "out.parquet")
         assert (out.num_rows, info.n) == (n, n)
         assert out.schema.remove_metadata() == people().schema
@@ -505,8 +503,8 @@ class TestOutput:
             pq.write_table(pa.table({"a": [True, False]}), tmp_path / "in" / f"sex={sex}" / "0.parquet")
         options = {"spaces": {"a": dpf.Nullable(dpf.Boolean())}, "drop": ["sex"]}
         with pytest.warns(dpf.OrderLeakWarning, match=r"the input is partitioned.*keeps its order"):
-            dpf.sanitize_parquet(tmp_path / "in", tmp_path / "out.parquet", 1.0, shuffle=False, **options)
-        dpf.sanitize_parquet(tmp_path / "in", tmp_path / "out.parquet", 1.0, **options)
+            dpf.sanitize(tmp_path / "in", tmp_path / "out.parquet", 1.0, shuffle=False, **options)
+        dpf.sanitize(tmp_path / "in", tmp_path / "out.parquet", 1.0, **options)
 
     @pytest.mark.parametrize(("codec", "small"), [("snappy", False), ("none", False), ("zstd", True), ("gzip", True)])
     def test_numbers_have_a_dictionary_only_in_small_files(self, tmp_path, codec, small):
@@ -554,7 +552,7 @@ def refused(folder, source, target, error=dpf.FileError, **options):
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     options = options or {"epsilon": 6.0, "spaces": SPACES}
     with pytest.raises(error) as caught:
-        dpf.sanitize_parquet(source, target, **options)
+        dpf.sanitize(source, target, **options)
     assert caught.value.__cause__ is None
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
     text = str(caught.value)
@@ -620,14 +618,14 @@ class TestRefusals:
     def test_release_again(self, tmp_path, source, text):
         release = tmp_path / "release.parquet"
         if text is None:
-            dpf.sanitize_parquet(source, release, 6.0, spaces=SPACES)
+            dpf.sanitize(source, release, 6.0, spaces=SPACES)
         else:
             pq.write_table(people().replace_schema_metadata({"dpframe": text}), release)
         said = "the table is a release already; sanitising it again only adds noise: use the original table"
         target = tmp_path / "out.parquet"
         assert refused(tmp_path, release, target, dpf.errors.AlreadySanitizedError) == said
         # However it travels on: through pandas the plan is in attrs alone.
-        dpf.read_parquet(release).to_parquet(tmp_path / "again.parquet")
+        dpf.read(release).to_parquet(tmp_path / "again.parquet")
         assert refused(tmp_path, tmp_path / "again.parquet", target, dpf.errors.AlreadySanitizedError) == said
         with pytest.raises(dpf.errors.AlreadySanitizedError):
             dpf.plan(release, 1.0)
@@ -637,7 +635,7 @@ class TestRefusals:
             people().replace_schema_metadata({"dpframe": '{"schema": 99, "n": 1, "digest": "", "plan": {}}'}),
             tmp_path / "t.parquet",
         )
-        frame = dpf.read_parquet(tmp_path / "t.parquet")
+        frame = dpf.read(tmp_path / "t.parquet")
         with pytest.raises(dpf.errors.PlanError, match=r"has schema 99, this.*3; upgrade dpframe"):
             frame.dp.value_counts("sex")
 
@@ -795,7 +793,7 @@ from small_parts import small_parts
 
 small_parts(pytest.MonkeyPatch(), bucket_rows=4_000, group_rows=4_000, held_bytes=100_000)
 plan, rng = dpf.Plan.read("plan.json"), random.Random(5)
-convert = lambda: dpf.sanitize_parquet("in.parquet", "work/out.parquet", plan=plan, batch_rows=3_000)
+convert = lambda: dpf.sanitize("in.parquet", "work/out.parquet", plan=plan, batch_rows=3_000)
 for i in range(15):
     moment = rng.uniform(0.001, 0.2)
     child = os.fork()

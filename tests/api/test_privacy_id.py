@@ -172,7 +172,7 @@ def test_wide_ids_are_told_apart(name, tmp_path):
     assert len(dpf.sanitize(table, epsilon=1.0, delta=1e-6, spaces=spaces, privacy_id="patient", contributions=2)) == 80
     pq.write_table(table, tmp_path / "in.parquet")
     options = {"spaces": spaces, "privacy_id": "patient", "contributions": 2}
-    assert dpf.sanitize_parquet(tmp_path / "in.parquet", tmp_path / "out.parquet", 1.0, 1e-6, **options).n == 80
+    assert dpf.sanitize(tmp_path / "in.parquet", tmp_path / "out.parquet", 1.0, 1e-6, **options).n == 80
 
 
 def test_a_refusal_tells_nothing_of_the_choice():

@@ -110,8 +110,6 @@ def test_a_path_without_target_spends_once(files):
 def test_what_is_refused(census, files):
     with pytest.raises(ParameterError, match=r"^target must be the.*file to write,.*epsilon=1\.0$"):
         dpf.sanitize(census, 1.0)
-    with pytest.raises(ParameterError, match=r"^target must be the.*to write; sanitize"):
-        dpf.sanitize_parquet(files / "in.parquet", None, 1.0)
     for verb in (dpf.plan, dpf.sanitize):
         with pytest.raises(ParameterError, match=r"^id is for frames of Dask and Spark; .* leave it out$"):
             verb(census, **HOW, id="age")

@@ -45,7 +45,7 @@ from pathlib import Path
 import dpframe as dpf
 plan = dpf.Plan.from_json(Path(sys.argv[1]).read_text())
 wall, cpu = time.perf_counter(), os.times()
-dpf.sanitize_parquet(sys.argv[2], sys.argv[3], plan=plan, threads=int(sys.argv[4]))
+dpf.sanitize(sys.argv[2], sys.argv[3], plan=plan, threads=int(sys.argv[4]))
 now = os.times()
 peak = int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) // 1024
 cpu_seconds = now.user - cpu.user + now.system - cpu.system

@@ -128,7 +128,7 @@ import re, sys
 from pathlib import Path
 import dpframe as dpf
 plan = dpf.Plan.from_json(open(sys.argv[1]).read())
-dpf.sanitize_parquet(sys.argv[2], sys.argv[3], plan=plan)
+dpf.sanitize(sys.argv[2], sys.argv[3], plan=plan)
 # Of this process alone: getrusage begins with the peak of the process that started it.
 print(int(re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())[1]) // 1024)
 """
@@ -151,9 +151,7 @@ def rewritten(source: Any, output: Any, copy: Any) -> None:
 def test_curves_from_parquet_to_parquet(benchmark: Any, tmp_path: Any, source: Any, kind: str, shuffle: bool) -> None:
     plan = dpf.plan(source, 1.0, 1e-6, spaces={"load_curve": SPACES[kind]}, shuffle=shuffle)
     output = tmp_path / "out.parquet"
-    info = benchmark.pedantic(
-        dpf.sanitize_parquet, (source, output), {"plan": plan}, rounds=3, iterations=1, warmup_rounds=1
-    )
+    info = benchmark.pedantic(dpf.sanitize, (source, output), {"plan": plan}, rounds=3, iterations=1, warmup_rounds=1)
     assert info.n == ROWS
     beside = best_seconds(lambda: rewritten(source, output, tmp_path / "copy.parquet"))
     if benchmark.stats is not None:

@@ -311,7 +311,7 @@ def test_parquet_gives_the_same_release_in_any_batches(hobbies, tmp_path, shuffl
     ):
         source, target = tmp_path / f"in{i}.parquet", tmp_path / f"out{i}.parquet"
         pq.write_table(table.set_column(0, "hobbies", table["hobbies"].cast(type_)), source, row_group_size=group)
-        digests.add(dpf.sanitize_parquet(source, target, plan=plan, key=KEY, batch_rows=batch).digest)
+        digests.add(dpf.sanitize(source, target, plan=plan, key=KEY, batch_rows=batch).digest)
         back = pq.read_table(target)
         assert back.schema.field("hobbies").type.value_type == pa.string()
         assert pa.types.is_large_list(back.schema.field("hobbies").type) == (i == 1)
@@ -319,7 +319,7 @@ def test_parquet_gives_the_same_release_in_any_batches(hobbies, tmp_path, shuffl
         footer = pq.ParquetFile(target).metadata
         assert [footer.row_group(g).num_rows for g in range(footer.num_row_groups)] == [1_000] * 3
         assert dpf.Estimates(target).verify()
-        assert dpf.read_parquet(target).dp.verify()
+        assert dpf.read(target).dp.verify()
         assert pl.read_parquet(target).schema["hobbies"] == pl.List(pl.String)
     assert digests == {safe.dp.release.digest}
 
@@ -330,7 +330,7 @@ def test_wide_sets_are_written_in_smaller_row_groups(tmp_path):
     table = pa.table({"x": pa.array([[0]] * rows)})
     pq.write_table(table, tmp_path / "in.parquet")
     space = Subset(range(64 * 300), max_size=1)
-    dpf.sanitize_parquet(tmp_path / "in.parquet", tmp_path / "out.parquet", 20.0, spaces={"x": space}, shuffle=True)
+    dpf.sanitize(tmp_path / "in.parquet", tmp_path / "out.parquet", 20.0, spaces={"x": space}, shuffle=True)
     footer = pq.ParquetFile(tmp_path / "out.parquet").metadata
     expected = parquet_form.ROW_GROUP_ROWS // 600
     assert [footer.row_group(g).num_rows for g in range(footer.num_row_groups)] == [
@@ -343,7 +343,7 @@ def test_columns_passed_through_beside_sets(hobbies, tmp_path):
     table = pa.Table.from_pandas(hobbies, preserve_index=False)
     table = table.append_column("tags", table["hobbies"])
     pq.write_table(table, tmp_path / "in.parquet", row_group_size=400)
-    dpf.sanitize_parquet(
+    dpf.sanitize(
         tmp_path / "in.parquet",
         tmp_path / "out.parquet",
         2.0,
@@ -359,7 +359,7 @@ def test_a_dictionary_of_items_stays_one(tmp_path):
     type_ = pa.list_(pa.dictionary(pa.int32(), pa.string()))
     table = pa.table({"a.b": pa.array([["art"], [], ["chess", "art"]] * 50, type_)})
     pq.write_table(table, tmp_path / "in.parquet", row_group_size=40, use_compliant_nested_type=False)
-    dpf.sanitize_parquet(tmp_path / "in.parquet", tmp_path / "out.parquet", 2.0, spaces={"a.b": SPACE})
+    dpf.sanitize(tmp_path / "in.parquet", tmp_path / "out.parquet", 2.0, spaces={"a.b": SPACE})
     assert pa.types.is_dictionary(pq.read_schema(tmp_path / "out.parquet").field(0).type.value_type)
     assert dpf.Estimates(tmp_path / "out.parquet").verify()
 

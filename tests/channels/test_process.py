@@ -189,7 +189,7 @@ def test_room_leaves_values_and_measured_sums_what_they_are(people) -> None:
 def test_every_face_releases_the_same_rows(people, tmp_path) -> None:
     plan = people.dp.plan(epsilon=2, delta=1e-5, spaces=PAIR, mechanisms=GAUSSIAN)
     pq.write_table(pa.Table.from_pandas(people, preserve_index=False), tmp_path / "in.parquet")
-    dpf.sanitize_parquet(tmp_path / "in.parquet", tmp_path / "out.parquet", plan=plan, key=KEY, batch_rows=700)
+    dpf.sanitize(tmp_path / "in.parquet", tmp_path / "out.parquet", plan=plan, key=KEY, batch_rows=700)
     safe = dpf.sanitize(people, plan=plan, key=KEY)
     assert pq.read_table(tmp_path / "out.parquet")["load_curve"].to_pylist() == safe["load_curve"].tolist()
     assert dpf.verify(tmp_path / "out.parquet").ok

@@ -80,7 +80,7 @@ def test_every_path_releases_the_same(people, tmp_path) -> None:
     fixed = pa.table({"sex": table["sex"], "load_curve": pa.array(people["load_curve"], pa.list_(pa.float64(), 24))})
     safe = dpf.sanitize(people, plan=plan, key=KEY)
     pq.write_table(fixed, tmp_path / "in.parquet")
-    dpf.sanitize_parquet(tmp_path / "in.parquet", tmp_path / "out.parquet", plan=plan, key=KEY, batch_rows=300)
+    dpf.sanitize(tmp_path / "in.parquet", tmp_path / "out.parquet", plan=plan, key=KEY, batch_rows=300)
     for other in (
         dpf.sanitize(table, plan=plan, key=KEY)["load_curve"].to_pylist(),
         dpf.sanitize(fixed, plan=plan, key=KEY)["load_curve"].to_pylist(),
@@ -119,9 +119,7 @@ def test_csv_refuses_lists_in_one_line(people, tmp_path) -> None:
         refused(
             ColumnError,
             match,
-            lambda source=source, target=target: dpf.sanitize_parquet(
-                tmp_path / source, tmp_path / target, 2.0, spaces=spaces
-            ),
+            lambda source=source, target=target: dpf.sanitize(tmp_path / source, tmp_path / target, 2.0, spaces=spaces),
         )
 
 

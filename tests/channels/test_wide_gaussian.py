@@ -72,8 +72,8 @@ def test_released_numbers_go_beyond_the_bounds_and_keep_their_types(tmp_path: An
     assert plan.verify().ok
     # Every face releases the same.
     table.to_parquet(tmp_path / "in.parquet")
-    dpf.sanitize_parquet(tmp_path / "in.parquet", tmp_path / "out.parquet", plan=plan, key=KEY)
-    pd.testing.assert_frame_equal(dpf.read_parquet(tmp_path / "out.parquet"), safe)
+    dpf.sanitize(tmp_path / "in.parquet", tmp_path / "out.parquet", plan=plan, key=KEY)
+    pd.testing.assert_frame_equal(dpf.read(tmp_path / "out.parquet"), safe)
     arrow = dpf.sanitize(pa.Table.from_pandas(table, preserve_index=False), plan=plan, key=KEY)
     assert arrow.column("age").to_pylist() == safe["age"].tolist()
     assert pq.read_schema(tmp_path / "out.parquet").field("age").type == pa.int64()

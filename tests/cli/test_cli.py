@@ -87,7 +87,7 @@ def test_plan_sanitize_inspect_estimate(files, run):
     assert "\nage" in text
     assert "Local: epsilon" not in text
     explained = run("inspect", out, "--explain")[1]
-    assert str(dpf.read_parquet(out).dp.explain()) in explained
+    assert str(dpf.read(out).dp.explain()) in explained
     assert "\nage" in explained
     assert json.loads(run("inspect", out, "--json")[1])["n"] == 3_000
     assert "not a release; 3,000 rows, columns age, sex, income" in run("inspect", source)[1]
@@ -143,15 +143,17 @@ ASKED = [
     (["joint", "sex", "--method", "em", "--normalize"], {"sex"}, 2),
     (["value-counts", "age", "--bins", "4"], {"age"}, 4),
     (["value_counts", "sex"], {"sex"}, 2),
+    (["value-counts", "sex", "age", "--bins", "3", "--where", '{"income": {"lower": 1}}'], {"sex", "age"}, 6),
     (["sum", "age"], {"column"}, 1),
-    (["count", "--where", '{"sex": "F", "age": {"lower": 18, "upper": 65}}'], {"column"}, 1),
+    (["count", "--where", '{"sex": "F", "age": {"lower": 18, "upper": 65}}'], {"statistic"}, 1),
     (["median", "age"], {"column"}, 1),
     (["describe", "age", "income"], {"statistic", "column"}, 12),
     (["support", "sex"], {"sex"}, 2),
     (["var", "age"], {"column"}, 1),
     (["std", "income"], {"column"}, 1),
-    (["cov", "age", "income"], {"column 1", "column 2"}, 4),
-    (["corr", "age", "income"], {"column 1", "column 2"}, 4),
+    (["cov", "age", "income"], {"column", "with"}, 1),
+    (["corr", "age", "income"], {"column", "with"}, 1),
+    (["corr", "age", "income", "age"], {"column", "with"}, 9),
     (["null-rate", "income"], {"column"}, 1),
     (["histogram", "age", "--bins", "5"], {"age"}, 5),
     (["histogram", "age", "--bins", "0,18,65,120"], {"age"}, 3),
@@ -169,7 +171,7 @@ def test_curves_and_fidelity_from_the_shell(tmp_path, run):
     census = dpf.datasets.make_census(1_000, columns=["sex", "load_curve"])
     census.to_parquet(tmp_path / "in.parquet", index=False)
     spaces = {"sex": ["F", "M"], "load_curve": dpf.Vector(24, bound=50.0)}
-    info = dpf.sanitize_parquet(tmp_path / "in.parquet", tmp_path / "out.parquet", epsilon=30, spaces=spaces)
+    info = dpf.sanitize(tmp_path / "in.parquet", tmp_path / "out.parquet", epsilon=30, spaces=spaces)
     assert info.plan.names == ("sex", "load_curve")
     for words, rows in (
         (["mean-curve", "load_curve"], 24),
@@ -648,7 +650,7 @@ def test_groups_and_mechanisms_are_options(files, run):
     code, text, err = run("sanitize", source, out, "--epsilon", 3, *options)
     assert (code, err) == (0, "")
     assert "Randomised together, one epsilon for all: sex, age" in run("inspect", out, "--explain")[1]
-    assert dpf.read_parquet(out).dp.release.plan == plan
+    assert dpf.read(out).dp.release.plan == plan
     code, text, _ = run("estimate", out, "joint", "sex", "age", "--bins", 3, "--method", "inverse")
     assert code == 0
     assert "method: inverse" in text

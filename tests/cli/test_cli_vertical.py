@@ -85,7 +85,7 @@ def test_from_keys_to_a_release(folders: Path, run: Call) -> None:
     code, out, err = run("decrypt", folders / "run.json", folders / "noisy", *pads, "-o", folders / "safe.parquet")
     assert (code, err) == (0, "")
     assert "a release of 300 rows" in out
-    safe = dpf.read_parquet(folders / "safe.parquet")
+    safe = dpf.read(folders / "safe.parquet")
     assert safe.dp.release.plan == Run.read(folders / "run.json").plan
     joint = safe.dp.crosstab("job", "sex")["estimate"]
     assert joint.to_numpy().sum() == pytest.approx(N)
@@ -108,7 +108,7 @@ def test_refusals_are_one_line_in_the_words_of_the_shell(folders: Path, run: Cal
     code, out, err = run("decrypt", *given, *out_file, "--without", "bob", "--json")
     assert (code, err) == (0, "")
     assert json.loads(out)["n"] == 300
-    assert list(dpf.read_parquet(folders / "safe.parquet").columns) == ["job"]
+    assert list(dpf.read(folders / "safe.parquet").columns) == ["job"]
 
 
 def test_a_ledger_that_has_too_little(folders: Path, run: Call) -> None:

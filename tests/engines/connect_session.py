@@ -34,15 +34,15 @@ def started(folder):
 
 
 def the_same_values(spark, safe, table, plan, source, folder):
-    told = dpf.sanitize_parquet(source, folder / "one.parquet", plan=plan, key=KEY)
-    expected = dpf.read_parquet(folder / "one.parquet")
+    told = dpf.sanitize(source, folder / "one.parquet", plan=plan, key=KEY)
+    expected = dpf.read(folder / "one.parquet")
     same(described(safe), expected)
     assert dpf.Estimates(safe).mean("age").equals(expected.dp.mean("age"))
     other = spark.read.parquet(str(source)).repartition(3)
     same(described(engine.sanitize(other, plan, key=KEY)), expected)
     engine.write(safe, folder / "out")
-    same(dpf.read_parquet(folder / "out"), expected)
-    assert dpf.read_parquet(folder / "out").dp.release == told
+    same(dpf.read(folder / "out"), expected)
+    assert dpf.read(folder / "out").dp.release == told
 
 
 def what_is_refused(spark, safe, table, plan, source, folder):

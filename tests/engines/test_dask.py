@@ -104,7 +104,7 @@ class TestSameAsPandas:
         )
         plan = dpf.plan(table, 1, 1e-6, spaces={"age": (0, 120)}, passthrough=["month", "stay"])
         safe = engine.sanitize(dd.from_pandas(table, npartitions=3), plan, target and tmp_path / target, key=KEY)
-        safe = safe.compute() if target is None else dpf.read_parquet(tmp_path / target)
+        safe = safe.compute() if target is None else dpf.read(tmp_path / target)
         same(safe, dpf.sanitize(table, plan=plan, key=KEY))
 
     @pytest.mark.filterwarnings("ignore:spaces of such a table were inferred before")
@@ -222,9 +222,9 @@ class TestObjects:
 class TestFiles:
     def test_same_as_parquet(self, table, full_plan, tmp_path):
         source = write_files(table, tmp_path / "in")
-        told = dpf.sanitize_parquet(source, tmp_path / "one.parquet", plan=full_plan, key=KEY)
+        told = dpf.sanitize(source, tmp_path / "one.parquet", plan=full_plan, key=KEY)
         assert engine.sanitize(source, full_plan, tmp_path / "out", key=KEY) == told
-        one, many = dpf.read_parquet(tmp_path / "one.parquet"), dpf.read_parquet(tmp_path / "out")
+        one, many = dpf.read(tmp_path / "one.parquet"), dpf.read(tmp_path / "out")
         same(many, one)
         same(engine.sanitize(source, full_plan, key=KEY).compute(), one)
         files = sorted((tmp_path / "out").iterdir())
@@ -247,16 +247,16 @@ class TestFiles:
     def test_a_frame_to_files(self, flat, plan, expected, tmp_path):
         frame = dd.from_pandas(flat, npartitions=3, sort=False)
         told = engine.sanitize(frame, plan, tmp_path / "out", key=KEY)
-        same(dpf.read_parquet(tmp_path / "out"), expected)
-        assert dpf.read_parquet(tmp_path / "out").dp.release == told
+        same(dpf.read(tmp_path / "out"), expected)
+        assert dpf.read(tmp_path / "out").dp.release == told
 
     def test_folders_are_columns(self, flat, plan, tmp_path):
         for sex, part in flat.groupby("sex", observed=True):
             (tmp_path / "in" / f"sex={sex}").mkdir(parents=True)
             part.drop(columns="sex").to_parquet(tmp_path / "in" / f"sex={sex}" / "part.parquet")
-        told = dpf.sanitize_parquet(tmp_path / "in", tmp_path / "one.parquet", plan=plan, key=KEY)
+        told = dpf.sanitize(tmp_path / "in", tmp_path / "one.parquet", plan=plan, key=KEY)
         assert engine.sanitize(tmp_path / "in", plan, tmp_path / "out", key=KEY) == told
-        same(dpf.read_parquet(tmp_path / "out"), dpf.read_parquet(tmp_path / "one.parquet"))
+        same(dpf.read(tmp_path / "out"), dpf.read(tmp_path / "one.parquet"))
 
 
 @pytest.fixture(scope="module")
@@ -319,9 +319,9 @@ class TestPersons:
     def test_files(self, owned, tmp_path):
         source = write_files(owned, tmp_path / "in")
         plan = dpf.plan(owned, 2, 1e-6, spaces=SPACES, privacy_id="person", contributions=2)
-        told = dpf.sanitize_parquet(source, tmp_path / "one.parquet", plan=plan, key=KEY)
+        told = dpf.sanitize(source, tmp_path / "one.parquet", plan=plan, key=KEY)
         assert engine.sanitize(source, plan, tmp_path / "out", key=KEY) == told
-        same(dpf.read_parquet(tmp_path / "out"), dpf.read_parquet(tmp_path / "one.parquet"))
+        same(dpf.read(tmp_path / "out"), dpf.read(tmp_path / "one.parquet"))
 
     def test_an_interrupted_job_pays_for_inference_once(self, flat, tmp_path):
         """What is inferred anew is another plan, which the job that was paid for cannot take: nothing more is spent."""

@@ -58,8 +58,8 @@ def test_a_session(spark, tmp_path, monkeypatch):
     table = people()
     plan = plan_of(table)
     source = write_files(table, tmp_path / "in")
-    told = dpf.sanitize_parquet(source, tmp_path / "one.parquet", plan=plan, key=KEY)
-    expected = dpf.read_parquet(tmp_path / "one.parquet")
+    told = dpf.sanitize(source, tmp_path / "one.parquet", plan=plan, key=KEY)
+    expected = dpf.read(tmp_path / "one.parquet")
     safe = engine.sanitize(source, plan, key=KEY)
     the_same_however_it_is_computed(spark, safe, source, plan, expected)
     measured_pairs_of_items(spark, source, tmp_path)
@@ -106,7 +106,7 @@ def measured_pairs_of_items(spark, source, tmp_path):
     told = dpf.sanitize(source, tmp_path / "pairs.parquet", **options)
     assert [table.measure.kind for table in told.tables] == ["items", "sizes", "item_pairs"]
     safe = engine.sanitize(spark.read.parquet(str(source)).repartition(3), **options)
-    same(described(safe), dpf.read_parquet(tmp_path / "pairs.parquet"))
+    same(described(safe), dpf.read(tmp_path / "pairs.parquet"))
     pair = list(dpf.datasets.HOBBIES[:2])
     one = dpf.Estimates(str(tmp_path / "pairs.parquet")).support("hobbies", pair)
     pd.testing.assert_frame_equal(dpf.Estimates(safe).support("hobbies", pair), one)
@@ -114,7 +114,7 @@ def measured_pairs_of_items(spark, source, tmp_path):
 
 def a_directory_with_the_plan_in_every_footer(safe, told, expected, tmp_path):
     engine.write(safe, tmp_path / "out")
-    out = dpf.read_parquet(tmp_path / "out")
+    out = dpf.read(tmp_path / "out")
     same(out, expected)
     assert out.dp.release == told
     assert dpf.verify(tmp_path / "out").ok
@@ -129,7 +129,7 @@ def files_to_files(spark, source, plan, told, expected, tmp_path):
     for number, given in enumerate((source, str(source), other)):
         target = tmp_path / f"files{number}"
         assert engine.sanitize(given, plan, target, key=KEY) == told
-        same(dpf.read_parquet(target), expected)
+        same(dpf.read(target), expected)
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
     assert engine.plan(source, 3, spaces=SPACES) == plan
 
@@ -172,9 +172,9 @@ def rows_of_persons(spark, table, tmp_path):
     owned = table.assign(person=np.arange(ROWS) * 7 % 2_100)
     source = write_files(owned, tmp_path / "persons")
     plan = dpf.plan(owned, 2, 1e-6, spaces=SPACES, privacy_id="person", contributions=2)
-    dpf.sanitize_parquet(source, tmp_path / "persons.parquet", plan=plan, key=KEY)
+    dpf.sanitize(source, tmp_path / "persons.parquet", plan=plan, key=KEY)
     safe = engine.sanitize(spark.read.parquet(str(source)).repartition(3), plan, key=KEY)
-    same(described(safe), dpf.read_parquet(tmp_path / "persons.parquet"))
+    same(described(safe), dpf.read(tmp_path / "persons.parquet"))
 
 
 def ends_once(mark):

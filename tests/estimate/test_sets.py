@@ -306,7 +306,7 @@ def test_from_the_shell(lists, tmp_path, capsys):
     for words, keys, count in [
         (["support", "x"], {"x"}, 6),
         (["support", "x", "--by", "g"], {"x", "g"}, 12),
-        (["cooccurrence", "x", "--normalize"], {"item 1", "item 2"}, 36),
+        (["cooccurrence", "x", "--normalize"], {"item", "with"}, 36),
         (["set-sizes", "x"], {"size"}, 4),
     ]:
         rows = json.loads(run("estimate", out, *words, "--json"))
@@ -342,7 +342,7 @@ def test_groceries(tag, tmp_path):
             truth[item] += min(1, 6 / len(basket)) / len(baskets)
     covered = []
     for k in range(5):
-        info = dpf.sanitize_parquet(
+        info = dpf.sanitize(
             path, tmp_path / "out.parquet", 8.0, spaces={"items": space}, mechanisms={"items": tag}, key=bytes([k]) * 32
         )
         table = dpf.Estimates(tmp_path / "out.parquet").support("items")

@@ -156,7 +156,7 @@ def fill(folder: Path) -> None:
     plan = dpf.plan(folder / "in.parquet", 1.0, 1e-4, spaces=declared())
     (folder / "plan.json").write_text(plan.to_json())
     for name in ("release.parquet", "release.csv"):
-        dpf.sanitize_parquet(folder / "in.parquet", folder / name, plan=plan, key=bytes(32))
+        dpf.sanitize(folder / "in.parquet", folder / name, plan=plan, key=bytes(32))
     (folder / "empty.csv").write_text("")
     for part in ("north", SECRET):
         (folder / "parts" / f"region={part}").mkdir(parents=True)

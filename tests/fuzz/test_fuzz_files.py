@@ -43,7 +43,7 @@ def read(path: Path) -> None:
     estimates = dpf.Estimates(path)
     for name in estimates.plan.names[:2]:
         assert len(estimates.value_counts(name, bins=4 if estimates.plan[name].space.size > 20 else None)) > 0
-    frame = dpf.read_parquet(path)
+    frame = dpf.read(path)
     assert isinstance(repr(frame.dp), str)
     assert len(str(frame.dp.report())) > 0
 

@@ -192,7 +192,7 @@ def test_every_face_warns_once(tmp_path):
     assert len(quietly(dpf.sanitize, frame, plan=plan)[1]) == 1
     source = tmp_path / "in.parquet"
     frame.to_parquet(source)
-    assert len(quietly(dpf.sanitize_parquet, source, tmp_path / "out.parquet", epsilon=1.0)[1]) == 1
+    assert len(quietly(dpf.sanitize, source, tmp_path / "out.parquet", epsilon=1.0)[1]) == 1
     assert len(quietly(dpf.Sanitizer(epsilon=1.0, infer="private").fit, frame)[1]) == 1
 
 

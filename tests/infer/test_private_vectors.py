@@ -140,7 +140,7 @@ def test_files_are_read_as_frames_are(tmp_path: Path) -> None:
     table = arrow([*BROKEN, *ROWS.tolist()], pa.list_(pa.float64()))
     pq.write_table(table, tmp_path / "in.parquet", row_group_size=900)
     plan = dpf.plan(table, 2.0, 1e-6)
-    dpf.sanitize_parquet(tmp_path / "in.parquet", tmp_path / "out.parquet", plan=plan, key=KEY)
+    dpf.sanitize(tmp_path / "in.parquet", tmp_path / "out.parquet", plan=plan, key=KEY)
     whole = dpf.sanitize(table, plan=plan, key=KEY)
     assert pq.read_table(tmp_path / "out.parquet")["c"].to_pylist() == whole["c"].to_pylist()
 

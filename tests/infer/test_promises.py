@@ -122,7 +122,7 @@ def test_spaces_of_a_plan_that_no_ledger_has_are_paid_for_once(tmp_path: Path) -
         dpf.sanitize(frame, epsilon=1.0, spaces=unpaid, **account)
         assert kept.spent("survey").epsilon == pytest.approx(found + total)
     frame.to_parquet(tmp_path / "in.parquet", index=False)
-    dpf.sanitize_parquet(tmp_path / "in.parquet", tmp_path / "out.parquet", 1.0, spaces=unpaid, **account)
+    dpf.sanitize(tmp_path / "in.parquet", tmp_path / "out.parquet", 1.0, spaces=unpaid, **account)
     assert kept.spent("survey").epsilon == pytest.approx(found + 3)
     # A plan that takes them says what they cost, and whoever releases under it pays that once as well.
     second = dpf.plan(frame, 1.0, spaces=unpaid)
@@ -143,7 +143,7 @@ def test_a_column_of_type_null_stays_null(tmp_path: Path) -> None:
     options: dict[str, Any] = {"epsilon": 1.0, "spaces": {"a": (0, 10)}}
     safe = dpf.sanitize(table, **options, ledger=kept, dataset="survey")
     assert safe.schema.types == table.schema.types
-    info = dpf.sanitize_parquet(tmp_path / "in.parquet", tmp_path / "out.parquet", **options)
+    info = dpf.sanitize(tmp_path / "in.parquet", tmp_path / "out.parquet", **options)
     assert info.plan.names == ("c", "a")
     older = dpf.plan(table, **options, drop=["c"])
     assert dpf.sanitize(table, plan=older).column_names == ["a"]

@@ -46,7 +46,7 @@ def people() -> pa.Table:
 def job(source: Path, ledger: dpf.Ledger, **options: Any) -> Callable[[], Any]:
     """Return a job that writes out.parquet beside its input, under the ledger."""
     target = options.pop("target", source.parent / "out.parquet")
-    return lambda: dpf.sanitize_parquet(
+    return lambda: dpf.sanitize(
         source, target, **({"plan": PLAN} | options), ledger=ledger, dataset="survey", batch_rows=4_000
     )
 
@@ -191,7 +191,7 @@ def test_a_ledger_that_lost_the_spend_of_an_interrupted_job(how: str, tmp_path: 
     assert spends(ledger) == []
     run()
     assert spends(ledger) == [0.25]
-    dpf.sanitize_parquet(tmp_path / "in.parquet", tmp_path / "again.parquet", plan=PLAN, key=key)
+    dpf.sanitize(tmp_path / "in.parquet", tmp_path / "again.parquet", plan=PLAN, key=key)
     pd.testing.assert_frame_equal(
         pd.read_parquet(tmp_path / "again.parquet"), pd.read_parquet(tmp_path / "out.parquet")
     )

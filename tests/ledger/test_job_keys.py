@@ -520,7 +520,7 @@ def test_a_repeated_release_is_the_same_file(ledger, tmp_path):
         binding = job_keys.bind(digest_files([source]), plan.digest)
         with job_keys.job(ledger, "survey", job_keys.job_name(target), binding) as job:
             job.spend(plan.epsilon, plan.delta)
-            dpf.sanitize_parquet(source, target, plan=plan, key=job.key)
+            dpf.sanitize(source, target, plan=plan, key=job.key)
             if fail:
                 raise Killed
 

@@ -68,7 +68,7 @@ def test_every_face_spends_its_promise(people: pd.DataFrame, source: Path, tmp_p
     dpf.sanitize(
         pa.Table.from_pandas(people), epsilon=0.125, delta=1e-8, **TWO, ledger=str(ledger.path), dataset="survey"
     )
-    dpf.sanitize_parquet(source, tmp_path / "out.parquet", 0.125, 1e-8, **TWO, **account(ledger))
+    dpf.sanitize(source, tmp_path / "out.parquet", 0.125, 1e-8, **TWO, **account(ledger))
     dpf.sanitize(people, epsilon=0.125, delta=1e-8, **account(ledger))  # inference inside the promise
     dpf.sanitize(people, plan=people.dp.plan(0.125, 1e-8, **TWO), **account(ledger))
     assert spent(ledger) == [("release", 0.125, 1e-8)] * 5
@@ -102,7 +102,7 @@ def test_parquet_takes_a_plan_that_is_paid_in_part(source: Path, tmp_path: Path,
     plan = dpf.plan(source, 0.4, 1e-7, **account(ledger))
     assert plan.inferred is not None
     for _ in range(2):  # inference is paid once, every release for itself
-        dpf.sanitize_parquet(source, tmp_path / "out.parquet", plan=plan, **account(ledger))
+        dpf.sanitize(source, tmp_path / "out.parquet", plan=plan, **account(ledger))
     assert [(what, epsilon) for what, epsilon, _ in spent(ledger)] == [
         ("inference", plan.inferred.budget.epsilon),
         ("release", plan.released.epsilon),
@@ -164,14 +164,12 @@ def test_what_is_refused_costs_nothing(people: pd.DataFrame, source: Path, tmp_p
     for call in (
         lambda **kept: dpf.sanitize(people, epsilon=0.1, delta=1e-7, **wrong, **kept),  # age is inferred
         lambda **kept: dpf.sanitize(table, epsilon=0.1, delta=1e-7, spaces=wrong["spaces"] | {"age": (0, 120)}, **kept),
-        lambda **kept: dpf.sanitize_parquet(source, out, 0.1, 1e-7, **wrong, **kept),
-        lambda **kept: dpf.sanitize_parquet(source, out, 0.1, spaces=wrong["spaces"] | {"age": (0, 120)}, **kept),
+        lambda **kept: dpf.sanitize(source, out, 0.1, 1e-7, **wrong, **kept),
+        lambda **kept: dpf.sanitize(source, out, 0.1, spaces=wrong["spaces"] | {"age": (0, 120)}, **kept),
         lambda **kept: dpf.sanitize(people.assign(more=1), plan=few, **kept),
         lambda **kept: dpf.sanitize(people.assign(sex=0.5), plan=few, **kept),
-        lambda **kept: dpf.sanitize_parquet(
-            source, out, plan=people[["age"]].dp.plan(0.1, spaces={"age": (0, 9)}), **kept
-        ),
-        lambda **kept: dpf.sanitize_parquet(source, out, 0.1, spaces={"age": (0, 9), "sex": (0, 9)}, **kept),
+        lambda **kept: dpf.sanitize(source, out, plan=people[["age"]].dp.plan(0.1, spaces={"age": (0, 9)}), **kept),
+        lambda **kept: dpf.sanitize(source, out, 0.1, spaces={"age": (0, 9), "sex": (0, 9)}, **kept),
     ):
         with pytest.raises(ColumnError):
             call(**account(ledger))
@@ -189,7 +187,7 @@ def test_an_exceeded_budget_leaves_nothing(
     for options in (TWO, {}):
         for call in (
             lambda **kept: dpf.sanitize(people, epsilon=1.5, delta=1e-7, measure=None, **kept),
-            lambda **kept: dpf.sanitize_parquet(source, tmp_path / "out.parquet", 1.5, 1e-7, **kept),
+            lambda **kept: dpf.sanitize(source, tmp_path / "out.parquet", 1.5, 1e-7, **kept),
         ):
             with pytest.raises(BudgetExceeded, match=match):
                 call(**options, **account(ledger))
@@ -209,7 +207,7 @@ def test_parts_cost_what_the_dearest_does(people: pd.DataFrame, source: Path, tm
     dpf.sanitize(people, epsilon=0.4, delta=1e-7, **TWO, **north)
     people.dp.sanitize(0.3, 1e-7, **TWO, **south)
     assert ledger.spent("survey").epsilon == 0.4
-    dpf.sanitize_parquet(source, tmp_path / "out.parquet", 0.3, 1e-7, **TWO, **south)
+    dpf.sanitize(source, tmp_path / "out.parquet", 0.3, 1e-7, **TWO, **south)
     dpf.Sanitizer(0.3, 0.0, spaces=SPACES, **north).fit(people).transform(people)
     assert ledger.spent("survey").epsilon == pytest.approx(0.7)
     plan = people.dp.plan(0.3, 1e-7, measure=None, infer_share=0.5, **south)
@@ -235,10 +233,10 @@ def test_an_interrupted_job_is_that_of_its_part(source: Path, tmp_path: Path, pe
     north, south = ({"ledger": ledger.account("survey", part)} for part in ("north", "south"))
     target, options = tmp_path / "out.parquet", {"epsilon": 0.4, "delta": 0.0, **TWO}
     with pytest.raises(RuntimeError, match="stop"):
-        dpf.sanitize_parquet(source, target, **options, **north, progress=stop)
+        dpf.sanitize(source, target, **options, **north, progress=stop)
     with pytest.raises((LedgerError, ParameterError), match="forget"):
-        dpf.sanitize_parquet(source, target, **options, **south)
-    dpf.sanitize_parquet(source, target, **options, **north)
+        dpf.sanitize(source, target, **options, **south)
+    dpf.sanitize(source, target, **options, **north)
     assert ledger.history("survey")["part"].tolist() == ["north"]
 
 
@@ -269,7 +267,7 @@ def test_ledger_and_dataset_go_together(people: pd.DataFrame, source: Path, tmp_
         lambda **kept: dpf.sanitize(people, epsilon=0.1, **TWO, **kept),
         lambda **kept: people.dp.plan(0.1, **kept),
         lambda **kept: dpf.plan(source, 0.1, **kept),
-        lambda **kept: dpf.sanitize_parquet(source, tmp_path / "out.parquet", 0.1, **TWO, **kept),
+        lambda **kept: dpf.sanitize(source, tmp_path / "out.parquet", 0.1, **TWO, **kept),
     ]
     for call in calls:
         for kept in ({"ledger": ledger}, {"dataset": "survey"}):
@@ -285,7 +283,7 @@ def test_ledger_and_dataset_go_together(people: pd.DataFrame, source: Path, tmp_
             call(ledger=3, dataset="survey")
     assert spent(ledger) == []
     with pytest.raises(ParameterError, match=r"^key and ledger do.*job keeps its"):
-        dpf.sanitize_parquet(source, tmp_path / "out.parquet", 0.1, **TWO, **account(ledger), key=bytes(32))
+        dpf.sanitize(source, tmp_path / "out.parquet", 0.1, **TWO, **account(ledger), key=bytes(32))
 
 
 # --------------------------------------------------------------------------------------------------- interruptions
@@ -302,7 +300,7 @@ def interrupted(source: Path, out: Path, ledger: dpf.Ledger, **options: Any) -> 
         raise Killed
 
     with pytest.raises(Killed):
-        dpf.sanitize_parquet(source, out, 0.25, 1e-7, **options, **account(ledger), progress=stop)
+        dpf.sanitize(source, out, 0.25, 1e-7, **options, **account(ledger), progress=stop)
     (path,) = (Path(f"{ledger.path}.keys")).glob("*.key")
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     return bytes.fromhex(json.loads(path.read_text())["key"])
@@ -315,13 +313,13 @@ def test_a_repeated_job_writes_what_it_would_have(
 ) -> None:
     key = interrupted(source, tmp_path / "out.parquet", ledger, **options)
     options = {"drop": ["sex"]} if "drop" in options else options
-    info = dpf.sanitize_parquet(source, tmp_path / "out.parquet", 0.25, 1e-7, **options, **account(ledger))
+    info = dpf.sanitize(source, tmp_path / "out.parquet", 0.25, 1e-7, **options, **account(ledger))
     assert spent(ledger) == [("release", 0.25, 1e-7)]
     assert job_keys.pending(ledger) == []
     again, out = tmp_path / "again.parquet", tmp_path / "out.parquet"
-    dpf.sanitize_parquet(source, again, 0.25, 1e-7, **options, key=key)
+    dpf.sanitize(source, again, 0.25, 1e-7, **options, key=key)
     assert again.read_bytes() == out.read_bytes()
-    dpf.sanitize_parquet(source, again, plan=info.plan, key=key)
+    dpf.sanitize(source, again, plan=info.plan, key=key)
     # Of a plan made before the release does not say that it was measured on this table.
     pd.testing.assert_frame_equal(pd.read_parquet(again), pd.read_parquet(out))
 
@@ -335,7 +333,7 @@ def test_a_key_serves_one_input_and_one_request(source: Path, tmp_path: Path, le
     def refused(**options: Any) -> None:
         given = {"epsilon": 0.25, "delta": 1e-7, "spaces": spaces} | options
         with pytest.raises(LedgerError, match=match):
-            dpf.sanitize_parquet(source, out, **given, **account(ledger))
+            dpf.sanitize(source, out, **given, **account(ledger))
 
     refused(epsilon=0.125)
     refused(delta=0.0)
@@ -347,7 +345,7 @@ def test_a_key_serves_one_input_and_one_request(source: Path, tmp_path: Path, le
     refused()
     assert len(spent(ledger)) == 1
     job_keys.forget(ledger, "survey", job_keys.job_name(out))
-    dpf.sanitize_parquet(source, out, 0.25, 1e-7, spaces=spaces, **account(ledger))
+    dpf.sanitize(source, out, 0.25, 1e-7, spaces=spaces, **account(ledger))
     assert spent(ledger) == [("release", 0.25, 1e-7)] * 2
 
 
@@ -380,7 +378,7 @@ def test_equal_requests_are_one(source: Path, tmp_path: Path, ledger: dpf.Ledger
     """However they are written."""
     interrupted(source, tmp_path / "out.parquet", ledger, **TWO)
     spaces = {"sex": pd.CategoricalDtype(["F", "M"]), "age": dpf.Integer(0, 120)}
-    dpf.sanitize_parquet(source, tmp_path / "out.parquet", 0.25, 1e-7, spaces=spaces, **account(ledger))
+    dpf.sanitize(source, tmp_path / "out.parquet", 0.25, 1e-7, spaces=spaces, **account(ledger))
     assert len(spent(ledger)) == 1
 
 
@@ -512,7 +510,7 @@ def check_killed(folder: Path, ledger: dpf.Ledger, source: Path, arguments: list
     expected = None
     if entries:
         key = bytes.fromhex(json.loads(keys[0].read_text())["key"])
-        dpf.sanitize_parquet(source, folder / "expected", **options, key=key)
+        dpf.sanitize(source, folder / "expected", **options, key=key)
         expected = (folder / "expected").read_bytes()
         assert not out.exists() or out.read_bytes() == expected
     state = "written" if out.exists() else "spent" if entries else "key" if keys else "nothing"
@@ -526,8 +524,8 @@ def check_killed(folder: Path, ledger: dpf.Ledger, source: Path, arguments: list
 
 def test_batches_do_not_matter_to_a_job(source: Path, tmp_path: Path, ledger: dpf.Ledger) -> None:
     key = interrupted(source, tmp_path / "out.parquet", ledger, **TWO)
-    dpf.sanitize_parquet(source, tmp_path / "out.parquet", 0.25, 1e-7, **TWO, **account(ledger), batch_rows=7)
-    dpf.sanitize_parquet(source, tmp_path / "again.parquet", 0.25, 1e-7, **TWO, key=key)
+    dpf.sanitize(source, tmp_path / "out.parquet", 0.25, 1e-7, **TWO, **account(ledger), batch_rows=7)
+    dpf.sanitize(source, tmp_path / "again.parquet", 0.25, 1e-7, **TWO, key=key)
     assert (tmp_path / "out.parquet").read_bytes() == (tmp_path / "again.parquet").read_bytes()
 
 

@@ -40,8 +40,8 @@ def test_a_release_says_which_part_it_is_of(ledger: dpf.Ledger, tmp_path: Path) 
     assert "100 rows (part north of its dataset)" in safe.dp.report().to_html()
     FRAME.to_parquet(tmp_path / "in.parquet")
     options: dict[str, Any] = {"ledger": ledger.account("survey", "north"), "spaces": SPACES}
-    info = dpf.sanitize_parquet(tmp_path / "in.parquet", tmp_path / "out.parquet", 0.5, 1e-7, **options)
-    assert info.part == dpf.read_parquet(tmp_path / "out.parquet").dp.release.part == "north"
+    info = dpf.sanitize(tmp_path / "in.parquet", tmp_path / "out.parquet", 0.5, 1e-7, **options)
+    assert info.part == dpf.read(tmp_path / "out.parquet").dp.release.part == "north"
     assert verify(tmp_path / "out.parquet").ok
 
 
@@ -88,6 +88,6 @@ def test_one_table_as_two_parts_is_warned_of_under_any_key(ledger: dpf.Ledger) -
 def test_one_file_as_two_parts_is_warned_of(ledger: dpf.Ledger, tmp_path: Path) -> None:
     FRAME.to_parquet(tmp_path / "in.parquet")
     north, south = ({"ledger": ledger.account("survey", part), "spaces": SPACES} for part in ("north", "south"))
-    dpf.sanitize_parquet(tmp_path / "in.parquet", tmp_path / "1.parquet", 0.5, 1e-7, **north)
+    dpf.sanitize(tmp_path / "in.parquet", tmp_path / "1.parquet", 0.5, 1e-7, **north)
     with pytest.warns(RepeatedReleaseWarning, match=r"^the rows of part.*part north before"):
-        dpf.sanitize_parquet(tmp_path / "in.parquet", tmp_path / "2.parquet", 0.5, 1e-7, **south)
+        dpf.sanitize(tmp_path / "in.parquet", tmp_path / "2.parquet", 0.5, 1e-7, **south)

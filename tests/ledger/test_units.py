@@ -92,7 +92,7 @@ def test_it_is_refused_before_anything_is_spent(of_rows: dpf.Plan, ledger: dpf.L
     with pytest.raises(ParameterError, match=r"^spaces were inferred for a row"):
         dpf.plan(tmp_path / "in.parquet", **PROMISE, **options)
     with pytest.raises(ParameterError, match=r"^spaces were inferred for a row"):
-        dpf.sanitize_parquet(tmp_path / "in.parquet", tmp_path / "out.parquet", **PROMISE, **options)
+        dpf.sanitize(tmp_path / "in.parquet", tmp_path / "out.parquet", **PROMISE, **options)
     assert ledger.history().empty
     assert job_keys.pending(ledger) == []
 
@@ -199,7 +199,7 @@ def test_mixed_sums_are_refused_by_every_face(ledger: dpf.Ledger, tmp_path: Path
     calls: list[tuple[str, Any]] = [
         ("visits", lambda **kept: dpf.sanitize(frame, epsilon=1.0, delta=0.0, **person, **kept)),
         ("visits", lambda **kept: dpf.sanitize(frame, epsilon=1.0, delta=0.0, **rows, contributions=2, **kept)),
-        ("visits", lambda **kept: dpf.sanitize_parquet(tmp_path / "in.parquet", out, 1.0, 0.0, **person, **kept)),
+        ("visits", lambda **kept: dpf.sanitize(tmp_path / "in.parquet", out, 1.0, 0.0, **person, **kept)),
         ("visits", lambda **kept: dpf.plan(frame, 1.0, 1e-3, privacy_id="patient", **kept)),
         (
             "visits",
@@ -209,7 +209,7 @@ def test_mixed_sums_are_refused_by_every_face(ledger: dpf.Ledger, tmp_path: Path
         ("person:patient", lambda **kept: dpf.sanitize(frame, epsilon=1.0, delta=0.0, **rows, **kept)),
         ("person:patient", lambda **kept: dpf.sanitize(frame, epsilon=1.0, delta=0.0, **rows, contributions=2, **kept)),
         ("person:patient", lambda **kept: asked(**kept)),
-        ("10 rows", lambda **kept: dpf.sanitize_parquet(tmp_path / "in.parquet", out, 1.0, 0.0, **rows, **kept)),
+        ("10 rows", lambda **kept: dpf.sanitize(tmp_path / "in.parquet", out, 1.0, 0.0, **rows, **kept)),
         ("10 rows", lambda **kept: dpf.Sanitizer(1.0, 0.0, **rows, **kept).fit(frame).transform(frame)),
     ]
     for dataset, call in calls:
@@ -219,7 +219,7 @@ def test_mixed_sums_are_refused_by_every_face(ledger: dpf.Ledger, tmp_path: Path
     assert job_keys.pending(ledger) == []
     for dataset, options in (("visits", rows), ("10 rows", rows | {"contributions": 10}), ("person:patient", person)):
         dpf.sanitize(frame, epsilon=1.0, delta=0.0, **options, ledger=ledger, dataset=dataset)
-        dpf.sanitize_parquet(tmp_path / "in.parquet", out, 1.0, 0.0, **options, ledger=ledger, dataset=dataset)
+        dpf.sanitize(tmp_path / "in.parquet", out, 1.0, 0.0, **options, ledger=ledger, dataset=dataset)
     assert len(ledger.history()) == 6
 
 

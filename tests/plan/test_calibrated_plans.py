@@ -410,7 +410,7 @@ def test_fewer_rows_in_parquet_are_refused(tmp_path: Any) -> None:
     frame = pd.DataFrame({"age": np.arange(999) % 120, "sex": ["F", "M", "F"] * 333})
     frame.to_parquet(tmp_path / "in.parquet", index=False)
     with pytest.raises(dpf.errors.PlanError, match="made for 1,000 rows and the table has 999"):
-        dpf.sanitize_parquet(tmp_path / "in.parquet", tmp_path / "out.parquet", plan=CREDITED)
+        dpf.sanitize(tmp_path / "in.parquet", tmp_path / "out.parquet", plan=CREDITED)
     assert [path.name for path in tmp_path.iterdir()] == ["in.parquet"]
 
 
@@ -569,10 +569,10 @@ def test_a_sample_is_the_same_in_memory_and_in_parquet(tmp_path: Any, shuffle: b
     assert len(safe) == 700
     for rows in (64, 1_000, 10_000):
         out = tmp_path / f"out-{rows}.parquet"
-        info = dpf.sanitize_parquet(tmp_path / "in.parquet", out, plan=plan, key=KEY, batch_rows=rows)
+        info = dpf.sanitize(tmp_path / "in.parquet", out, plan=plan, key=KEY, batch_rows=rows)
         assert info.n == 700
         assert info.digest == safe.dp.release.digest
-        assert dpf.read_parquet(out).reset_index(drop=True).astype(str).equals(safe.reset_index(drop=True).astype(str))
+        assert dpf.read(out).reset_index(drop=True).astype(str).equals(safe.reset_index(drop=True).astype(str))
         assert dpf.verify(out).ok
 
 

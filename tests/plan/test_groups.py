@@ -407,14 +407,14 @@ def test_every_face_gives_the_same_values(tmp_path):
     arrow = dpf.sanitize(pa.Table.from_pandas(TABLE), plan=PLAN, key=KEY)
     source, target = tmp_path / "in.parquet", tmp_path / "out.parquet"
     pq.write_table(pa.Table.from_pandas(TABLE), source, row_group_size=700)
-    dpf.sanitize_parquet(source, target, plan=PLAN, key=KEY)
-    for other in (arrow.to_pandas(), dpf.read_parquet(target)):
+    dpf.sanitize(source, target, plan=PLAN, key=KEY)
+    for other in (arrow.to_pandas(), dpf.read(target)):
         for name in PLAN.names:
             assert (
                 other[name].astype(object).where(other[name].notna(), None).tolist()
                 == frame[name].astype(object).where(frame[name].notna(), None).tolist()
             )
-    assert dpf.read_parquet(target).dp.release.plan == PLAN
+    assert dpf.read(target).dp.release.plan == PLAN
     ordered = build_plan(SPACES, epsilon=9, groups=GROUPS, shuffle=False)
     kept = dpf.sanitize(TABLE, plan=ordered, key=KEY)
     again = release(codes, ordered, KEY)

@@ -128,7 +128,7 @@ def test_every_face_states_the_same_number(tmp_path, capsys):
     source, target = tmp_path / "in.parquet", tmp_path / "out.parquet"
     flags(2_000).to_parquet(source, index=False)
     said = printed(capsys, "sanitize", source, target, "--epsilon", "1")
-    safe = dpf.read_parquet(target)
+    safe = dpf.read(target)
     plan = safe.dp.release.plan
     assert plan.inferred is not None
     stated = plan.local.stated()

@@ -341,13 +341,9 @@ def test_spaces_that_are_not_declared_are_no_ground_for_rules():
 def test_files_and_the_transformer_keep_rules(tmp_path):
     table = frame(500)
     table.to_parquet(tmp_path / "in.parquet")
-    memory = dpf.sanitize(
-        dpf.read_parquet(tmp_path / "in.parquet"), epsilon=2.0, spaces=SPACES, rules=RULES, key=bytes(32)
-    )
-    dpf.sanitize_parquet(
-        tmp_path / "in.parquet", tmp_path / "out.parquet", 2.0, spaces=SPACES, rules=RULES, key=bytes(32)
-    )
-    file = dpf.read_parquet(tmp_path / "out.parquet")
+    memory = dpf.sanitize(dpf.read(tmp_path / "in.parquet"), epsilon=2.0, spaces=SPACES, rules=RULES, key=bytes(32))
+    dpf.sanitize(tmp_path / "in.parquet", tmp_path / "out.parquet", 2.0, spaces=SPACES, rules=RULES, key=bytes(32))
+    file = dpf.read(tmp_path / "out.parquet")
     assert file.to_dict("list") == memory.to_dict("list") or file.equals(memory)
     made = dpf.Sanitizer(epsilon=2, spaces=SPACES, rules=RULES).fit(table)
     assert made.plan_.rules == tuple(RULES)

@@ -246,7 +246,7 @@ def test_counts_are_of_the_table_that_was_there(rows, plan, tmp_path):
     assert e.sum("age")["estimate"] == pytest.approx(e.mean("age")["estimate"] * rows)
     assert safe.dp.release.rows == rows
     table.to_parquet(tmp_path / "in.parquet", index=False)
-    info = dpf.sanitize_parquet(tmp_path / "in.parquet", tmp_path / "out.parquet", plan=plan, key=KEY)
+    info = dpf.sanitize(tmp_path / "in.parquet", tmp_path / "out.parquet", plan=plan, key=KEY)
     assert info == safe.dp.release
     file = Estimates(tmp_path / "out.parquet")
     pd.testing.assert_frame_equal(file.value_counts("sex"), e.value_counts("sex"))

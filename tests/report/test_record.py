@@ -103,7 +103,7 @@ def safe(request):
 def released(tmp_path_factory):
     folder = tmp_path_factory.mktemp("record")
     dpf.datasets.make_census(1_000, columns=["sex"]).to_parquet(folder / "in.parquet", index=False)
-    dpf.sanitize_parquet(folder / "in.parquet", folder / "out.parquet", epsilon=1, spaces={"sex": ["F", "M"]}, key=KEY)
+    dpf.sanitize(folder / "in.parquet", folder / "out.parquet", epsilon=1, spaces={"sex": ["F", "M"]}, key=KEY)
     return folder / "out.parquet"
 
 
@@ -132,7 +132,7 @@ def test_pyyaml_reads_what_is_written(safe):
 
 
 def test_people_fill_in_what_they_know(released):
-    record = dpf.read_parquet(released).dp.record(
+    record = dpf.read(released).dp.record(
         name="Sexes",
         curators=["Office"],
         intended_use="Planning",
@@ -161,7 +161,7 @@ CHANGES = {
 @pytest.mark.parametrize("name", CHANGES)
 def test_verify_compares_a_record_with_its_file(released, tmp_path, capsys, name):
     old, new, failure = CHANGES[name]
-    record, path = dpf.read_parquet(released).dp.record(), tmp_path / "record.yaml"
+    record, path = dpf.read(released).dp.record(), tmp_path / "record.yaml"
     text = record.to_yaml()
     assert old in text
     path.write_text(text.replace(old, new), encoding="utf-8")
@@ -197,11 +197,11 @@ def test_the_shell_writes_one(released, tmp_path, capsys):
 )
 def test_what_is_no_field_is_refused(released, options, error):
     with pytest.raises(dpf.ParameterError, match=error):
-        dpf.read_parquet(released).dp.record(**options)
+        dpf.read(released).dp.record(**options)
 
 
 def test_files_that_hold_no_record(released, tmp_path, capsys):
-    record = dpf.read_parquet(released).dp.record()
+    record = dpf.read(released).dp.record()
     with pytest.raises(dpf.FileError, match="is not a readable record"):
         record.differences(tmp_path / "none.yaml")
     for text in ("tier: 3\n", "[1, 2]", '{"a": 1, "a": 2}', "{", "[" * 100_000):

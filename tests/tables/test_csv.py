@@ -45,9 +45,8 @@ def test_the_same_key_releases_the_same_rows_of_csv_and_of_parquet(files, census
     texts = set()
     for source in ("in.csv", "in.parquet"):
         for target in ("out.csv", "out.parquet"):
-            info = dpf.sanitize_parquet(files / source, files / target, plan=plan, key=bytes(32))
-            read = dpf.read if target.endswith("csv") else dpf.read_parquet
-            safe = read(files / target)
+            info = dpf.sanitize(files / source, files / target, plan=plan, key=bytes(32))
+            safe = dpf.read(files / target)
             assert safe.dp.release == info
             assert dpf.Estimates(files / target).mean("age").equals(safe.dp.mean("age"))
             text = safe.astype({"sex": str, "region": str, "birth_date": "datetime64[us]"}).to_csv()
@@ -58,7 +57,7 @@ def test_the_same_key_releases_the_same_rows_of_csv_and_of_parquet(files, census
 @pytest.mark.slow
 def test_one_call_finds_kinds_bounds_and_categories(files, census):
     with warnings.catch_warnings(action="error", category=InferenceWarning):
-        dpf.sanitize_parquet(files / "in.csv", files / "safe.csv", 4, key=b"\1" * 32)
+        dpf.sanitize(files / "in.csv", files / "safe.csv", 4, key=b"\1" * 32)
     ask = dpf.Estimates(files / "safe.csv")
     kinds = {c.name: c.space.inner_space.tag for c in ask.plan.columns}
     assert kinds["age"] == "integer"
@@ -77,8 +76,8 @@ def test_leak_one_row_changes_neither_types_nor_sizes(files):
     assert isinstance(plan["age"].space.inner_space, dpf.Integer)  # which its text says
     (files / "other.csv").write_text("\n".join([*lines[:-1], "word,word,word,word,word"]) + "\n")
     for name in ("in", "other"):
-        dpf.sanitize_parquet(files / f"{name}.csv", files / f"{name}_safe.parquet", plan=plan, key=bytes(32))
-    a, b = (dpf.read_parquet(files / f"{name}_safe.parquet") for name in ("in", "other"))
+        dpf.sanitize(files / f"{name}.csv", files / f"{name}_safe.parquet", plan=plan, key=bytes(32))
+    a, b = (dpf.read(files / f"{name}_safe.parquet") for name in ("in", "other"))
     assert (a.dtypes == b.dtypes).all()
     assert int(((a != b) & ~(a.isna() & b.isna())).any(axis=1).sum()) <= 1
 
@@ -93,7 +92,7 @@ def test_partitions_of_csv_are_columns(tmp_path, census):
     for sex, part in census.groupby("sex", observed=True):
         (tmp_path / "in" / f"sex={sex}").mkdir(parents=True)
         part[["age"]].to_csv(tmp_path / "in" / f"sex={sex}" / "part.csv", index=False)
-    info = dpf.sanitize_parquet(tmp_path / "in", tmp_path / "safe.csv", 5, spaces={"age": (0, 120), "sex": ["F", "M"]})
+    info = dpf.sanitize(tmp_path / "in", tmp_path / "safe.csv", 5, spaces={"age": (0, 120), "sex": ["F", "M"]})
     assert info.n == len(census)
     counts = dpf.Estimates(tmp_path / "safe.csv").value_counts("sex")["estimate"]
     assert abs(counts["F"] - (census["sex"] == "F").sum()) < 200
@@ -105,7 +104,7 @@ def test_nulls_of_a_single_column_and_text_that_looks_null(tmp_path):
     space = dpf.Nullable(dpf.Categorical(["NA", "b", 'a,\n"q"']))
     assert dpf.plan(tmp_path / "in.csv", 1, spaces={"x": space}).n == 2_000
     (tmp_path / "in.csv").write_text('x\n"NA"\nb\n\n"a,\n""q"""\n' + "b\n" * 96)
-    info = dpf.sanitize_parquet(tmp_path / "in.csv", tmp_path / "safe.csv", 9, spaces={"x": space}, shuffle=False)
+    info = dpf.sanitize(tmp_path / "in.csv", tmp_path / "safe.csv", 9, spaces={"x": space}, shuffle=False)
     assert info.n == 100
     assert dpf.verify(tmp_path / "safe.csv").ok
     safe = dpf.read(tmp_path / "safe.csv")
@@ -116,9 +115,7 @@ def test_nulls_of_a_single_column_and_text_that_looks_null(tmp_path):
 def test_a_person_has_rows_in_csv(tmp_path):
     people = np.repeat(np.arange(300), 3)
     pd.DataFrame({"who": [f"p{p}" for p in people], "x": people % 7}).to_csv(tmp_path / "in.csv", index=False)
-    info = dpf.sanitize_parquet(
-        tmp_path / "in.csv", tmp_path / "o.csv", 3, spaces={"x": dpf.Integer(0, 6)}, privacy_id="who"
-    )
+    info = dpf.sanitize(tmp_path / "in.csv", tmp_path / "o.csv", 3, spaces={"x": dpf.Integer(0, 6)}, privacy_id="who")
     assert (info.n, list(dpf.read(tmp_path / "o.csv"))) == (300, ["x"])
 
 
@@ -134,7 +131,7 @@ def test_codes_with_leading_zeros_are_text(tmp_path, share):
     texts = {"zip": ("02116", "94110"), "seen": ("01022020", "11022020")}
     frame = pd.DataFrame({name: np.where(is_null, "", np.where(has_zero, *pair)) for name, pair in texts.items()})
     frame.assign(age=row % 90).to_csv(tmp_path / "in.csv", index=False)
-    dpf.sanitize_parquet(tmp_path / "in.csv", tmp_path / "out.csv", 4, key=b"\1" * 32)
+    dpf.sanitize(tmp_path / "in.csv", tmp_path / "out.csv", 4, key=b"\1" * 32)
     ask = dpf.Estimates(tmp_path / "out.csv")
     for name, codes in texts.items():
         assert ask.plan[name].space.inner_space.labels() == [*codes, "other"]
@@ -162,7 +159,7 @@ def test_spaces_may_be_read_off_csv(files):
 
 def test_a_folder_may_hold_a_release_and_its_plan(files):
     (files / "out").mkdir()
-    dpf.sanitize_parquet(files / "in.csv", files / "out" / "safe.csv", 2, spaces=SPACES, drop=["region"])
+    dpf.sanitize(files / "in.csv", files / "out" / "safe.csv", 2, spaces=SPACES, drop=["region"])
     assert sidecar(files / "out" / "safe.csv").exists()
     assert dpf.verify(files / "out").ok
     assert len(dpf.read(files / "out")) == 4_000
@@ -180,7 +177,7 @@ def test_questions_to_csv(files, census):
 
 
 def test_synthetic_rows_in_csv(files):
-    dpf.sanitize_parquet(files / "in.csv", files / "safe.csv", 2, spaces=SPACES, drop=["region"])
+    dpf.sanitize(files / "in.csv", files / "safe.csv", 2, spaces=SPACES, drop=["region"])
     with pytest.raises(SystemExit) as stopped:
         main(["synthesize", str(files / "safe.csv"), str(files / "syn.csv")])
     assert not stopped.value.code
@@ -195,7 +192,7 @@ def test_long_whole_numbers_are_exact(tmp_path):
     frame = pd.DataFrame({"big": np.array(ids)[np.arange(3_000) % 3], "x": 1})
     frame.to_csv(tmp_path / "in.csv", index=False)
     spaces = {"big": dpf.Categorical(ids), "x": dpf.Integer(0, 1)}
-    dpf.sanitize_parquet(tmp_path / "in.csv", tmp_path / "o.csv", 20, delta=0, spaces=spaces, key=bytes(32))
+    dpf.sanitize(tmp_path / "in.csv", tmp_path / "o.csv", 20, delta=0, spaces=spaces, key=bytes(32))
     assert set(dpf.read(tmp_path / "o.csv")["big"]) == set(ids)
     assert dpf.verify(tmp_path / "o.csv").ok
     counts = dpf.Queries(tmp_path / "in.csv", 20.0, delta=0, spaces=spaces).histogram("big", share=1)["estimate"]
@@ -210,7 +207,7 @@ def test_text_of_windows_is_read_as_it_was_written(tmp_path):
     for name, encoding in (("a", "utf-8"), ("b", "cp1252")):
         frame.to_csv(tmp_path / f"{name}.csv", index=False, encoding=encoding)
         options = {"delta": 0, "spaces": spaces, "key": bytes(32)}
-        dpf.sanitize_parquet(tmp_path / f"{name}.csv", tmp_path / f"{name}.parquet", 60, **options)
+        dpf.sanitize(tmp_path / f"{name}.csv", tmp_path / f"{name}.parquet", 60, **options)
     rows = [dpf.read(tmp_path / f"{name}.parquet")["country"].value_counts().to_dict() for name in "ab"]
     assert rows[0] == rows[1] == dict.fromkeys(countries, 300)
 
@@ -219,7 +216,7 @@ def test_a_person_who_is_written_in_two_encodings_is_one(tmp_path):
     rows = [f"Mü{i},1\n".encode(encoding) for i in range(300) for encoding in ("utf-8", "cp1252")]
     (tmp_path / "in.csv").write_bytes(b"who,x\n" + b"".join(rows))
     options = {"delta": 0, "spaces": {"x": dpf.Integer(0, 1)}, "privacy_id": "who", "key": bytes(32)}
-    assert dpf.sanitize_parquet(tmp_path / "in.csv", tmp_path / "o.parquet", 4, **options).n == 300
+    assert dpf.sanitize(tmp_path / "in.csv", tmp_path / "o.parquet", 4, **options).n == 300
 
 
 def test_leak_bytes_that_are_no_text_are_not_refused(tmp_path):
@@ -228,16 +225,16 @@ def test_leak_bytes_that_are_no_text_are_not_refused(tmp_path):
     asked = dpf.Queries(tmp_path / "in.csv", 1.0, delta=0, spaces={"x": (0, 50), "note": ["n0", "n1", "n2"]})
     assert asked.mean("x", share=0.5)["estimate"] == pytest.approx(24.5, abs=5)
     with warnings.catch_warnings(action="ignore", category=InferenceWarning):
-        assert dpf.sanitize_parquet(tmp_path / "in.csv", tmp_path / "o.csv", 8).n == 1_000
+        assert dpf.sanitize(tmp_path / "in.csv", tmp_path / "o.csv", 8).n == 1_000
     with pytest.raises(ColumnError, match="row position"):
-        dpf.sanitize_parquet(tmp_path / "in.csv", tmp_path / "o.csv", 8, spaces={"x": (0, 50), "note": ["n0", "n1"]})
+        dpf.sanitize(tmp_path / "in.csv", tmp_path / "o.csv", 8, spaces={"x": (0, 50), "note": ["n0", "n1"]})
 
 
 @pytest.mark.slow
 def test_a_plan_never_lies_beside_other_rows(files, monkeypatch):
     options = {"spaces": SPACES, "drop": ["region"]}
-    dpf.sanitize_parquet(files / "in.csv", files / "a.csv", 0.5, **options)
-    dpf.sanitize_parquet(files / "in.csv", files / "b.csv", 2.0, **options)
+    dpf.sanitize(files / "in.csv", files / "a.csv", 0.5, **options)
+    dpf.sanitize(files / "in.csv", files / "b.csv", 2.0, **options)
     (files / "a.csv.dpframe.json").write_bytes((files / "b.csv.dpframe.json").read_bytes())
     with pytest.warns(dpf.errors.AlteredReleaseWarning, match="not what was released"):
         dpf.Estimates(files / "a.csv")
@@ -247,7 +244,7 @@ def test_a_plan_never_lies_beside_other_rows(files, monkeypatch):
 
     monkeypatch.setattr("os.fsync", full)
     with pytest.raises(FileError, match="could not be written"):
-        dpf.sanitize_parquet(files / "in.csv", files / "b.csv", 1.0, **options)
+        dpf.sanitize(files / "in.csv", files / "b.csv", 1.0, **options)
     # The older release stands, with its own plan.
     assert dpf.verify(files / "b.csv").ok
     assert not list(files.glob(".*"))
@@ -257,13 +254,13 @@ def test_a_single_column_keeps_its_nulls_in_other_readers(tmp_path):
     values = ["b", None, "c"] * 100
     pd.DataFrame({"x": values}).to_csv(tmp_path / "in.csv", index=False)
     space = dpf.Nullable(dpf.Categorical(["b", "c"]))
-    dpf.sanitize_parquet(tmp_path / "in.csv", tmp_path / "o.csv", 9, delta=0, spaces={"x": space})
+    dpf.sanitize(tmp_path / "in.csv", tmp_path / "o.csv", 9, delta=0, spaces={"x": space})
     assert len(pd.read_csv(tmp_path / "o.csv")) == 300
     assert dpf.verify(tmp_path / "o.csv").ok
     assert dpf.read(tmp_path / "o.csv")["x"].isna().sum() > 60
     pd.DataFrame({"x": [1.5, None, 3.0] * 100}).to_csv(tmp_path / "in.csv", index=False)
     spaces = {"x": dpf.Nullable(dpf.Real(0, 4))}
-    dpf.sanitize_parquet(tmp_path / "in.csv", tmp_path / "o.csv", 9, delta=0, spaces=spaces)
+    dpf.sanitize(tmp_path / "in.csv", tmp_path / "o.csv", 9, delta=0, spaces=spaces)
     assert pd.read_csv(tmp_path / "o.csv")["x"].isna().sum() == dpf.read(tmp_path / "o.csv")["x"].isna().sum() > 60
 
 
@@ -272,7 +269,7 @@ class TestRefusals:
         (tmp_path / "bad.csv").write_bytes(text.encode() if isinstance(text, str) else text)
         target = tmp_path / "out.csv"
         with pytest.raises(error, match=rule) as caught:
-            dpf.sanitize_parquet(tmp_path / "bad.csv", target, 1, **options)
+            dpf.sanitize(tmp_path / "bad.csv", target, 1, **options)
         assert "secret" not in str(caught.value)
         assert caught.value.__context__ is None or caught.value.__suppress_context__
         assert not target.exists()
@@ -297,10 +294,10 @@ class TestRefusals:
         self.refused(tmp_path, "\nx\n1\n2\n", FileError, "begins with an empty line; drop it")
         (tmp_path / "in.csv").write_text("x\n1\n")
         with pytest.raises(FileError, match="ends as the plan of a release"):
-            dpf.sanitize_parquet(tmp_path / "in.csv", tmp_path / "in.csv.dpframe.json", 1)
+            dpf.sanitize(tmp_path / "in.csv", tmp_path / "in.csv.dpframe.json", 1)
         sidecar(tmp_path / "o.csv").mkdir()
         with pytest.raises(FileError, match=r"is a directory, and.*there; name another"):
-            dpf.sanitize_parquet(tmp_path / "in.csv", tmp_path / "o.csv", 1)
+            dpf.sanitize(tmp_path / "in.csv", tmp_path / "o.csv", 1)
 
     def test_what_a_german_excel_writes(self, tmp_path):
         """The call that the message names reads it; decimal commas are named, too, where only they are left."""
@@ -340,7 +337,7 @@ class TestRefusals:
         ledger = dpf.Ledger(tmp_path / "l.db")
         ledger.create("d", 5, 1e-6)
         with pytest.raises(ColumnError, match=r"'hobbies'.*CSV cannot hold; write Parquet"):
-            dpf.sanitize_parquet(tmp_path / "in.parquet", tmp_path / "o.csv", 1, ledger=ledger, dataset="d")
+            dpf.sanitize(tmp_path / "in.parquet", tmp_path / "o.csv", 1, ledger=ledger, dataset="d")
         assert ledger.remaining("d").epsilon == 5
 
     def test_other_readers_and_writers(self, tmp_path, census):
@@ -353,7 +350,7 @@ class TestRefusals:
             dpf.read(tmp_path / "no.csv")
 
     def test_a_release_without_its_plan_or_altered(self, files):
-        dpf.sanitize_parquet(files / "in.csv", files / "safe.csv", 2, spaces=SPACES, drop=["region"])
+        dpf.sanitize(files / "in.csv", files / "safe.csv", 2, spaces=SPACES, drop=["region"])
         text = (files / "safe.csv").read_text().splitlines()
         (files / "safe.csv").write_text("\n".join([text[0], text[2], text[2], *text[3:]]) + "\n")
         assert not dpf.verify(files / "safe.csv").ok

@@ -41,7 +41,7 @@ def test_times_of_day_are_coded_from_midnight_and_come_back(type_, tmp_path):
         assert abs(mean["estimate"].total_seconds() - SECONDS) < 5 * mean["std_error"].total_seconds()
     pq.write_table(table, tmp_path / "in.parquet")
     plan = dpf.Estimates(safe).plan
-    dpf.sanitize_parquet(tmp_path / "in.parquet", tmp_path / "out.parquet", plan=plan)
+    dpf.sanitize(tmp_path / "in.parquet", tmp_path / "out.parquet", plan=plan)
     assert dpf.verify(tmp_path / "out.parquet").ok
     assert pa.types.is_time(pq.read_schema(tmp_path / "out.parquet").field("x").type)
 
@@ -186,7 +186,7 @@ def test_decimals_are_released_exactly(type_, tmp_path):
         assert abs(mean["estimate"] - truth) < 5 * mean["std_error"] + 0.01
     assert estimates.plan["x"].space.inner.steps == 11, "a coarser grid of whole decimals is kept"
     pq.write_table(table, tmp_path / "in.parquet")
-    dpf.sanitize_parquet(tmp_path / "in.parquet", tmp_path / "out.parquet", 4.0, 1e-5, spaces={"x": space})
+    dpf.sanitize(tmp_path / "in.parquet", tmp_path / "out.parquet", 4.0, 1e-5, spaces={"x": space})
     assert dpf.verify(tmp_path / "out.parquet").ok
     assert pq.read_schema(tmp_path / "out.parquet").field("x").type == type_
 

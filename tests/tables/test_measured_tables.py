@@ -77,11 +77,9 @@ def test_parquet_has_the_same_tables(tmp_path, batch_rows):
     raw, plan = frame().iloc[:rows], PLAN.replan(rows)
     raw.to_parquet(tmp_path / "in.parquet")
     memory = dpf.sanitize(raw, plan=plan, key=KEY).dp.release
-    info = dpf.sanitize_parquet(
-        tmp_path / "in.parquet", tmp_path / "out.parquet", plan=plan, key=KEY, batch_rows=batch_rows
-    )
+    info = dpf.sanitize(tmp_path / "in.parquet", tmp_path / "out.parquet", plan=plan, key=KEY, batch_rows=batch_rows)
     assert info == memory
-    assert dpf.read_parquet(tmp_path / "out.parquet").dp.release.tables == memory.tables
+    assert dpf.read(tmp_path / "out.parquet").dp.release.tables == memory.tables
     assert pd.read_parquet(tmp_path / "out.parquet").dp.release == info
     assert dpf.verify(tmp_path / "out.parquet").ok
 

@@ -69,8 +69,8 @@ def test_files_and_frames_choose_the_same_rows(tmp_path, monkeypatch):
     pq.write_table(pa.Table.from_pandas(frame), tmp_path / "in.parquet", row_group_size=37)
     options = {"spaces": SPACES, "privacy_id": "patient", "contributions": 2, "key": KEY}
     memory = dpf.sanitize(frame, epsilon=1.0, delta=1e-6, **options)
-    dpf.sanitize_parquet(tmp_path / "in.parquet", tmp_path / "out.parquet", 1.0, 1e-6, batch_rows=23, **options)
-    file = dpf.read_parquet(tmp_path / "out.parquet")
+    dpf.sanitize(tmp_path / "in.parquet", tmp_path / "out.parquet", 1.0, 1e-6, batch_rows=23, **options)
+    file = dpf.read(tmp_path / "out.parquet")
     pd.testing.assert_frame_equal(memory.reset_index(drop=True), file, check_dtype=False)
     polars = pytest.importorskip("polars")
     other = dpf.sanitize(polars.from_pandas(frame), epsilon=1.0, delta=1e-6, **options)
@@ -104,9 +104,9 @@ def test_an_interrupted_job_chooses_the_same_rows(tmp_path, monkeypatch):
 
     monkeypatch.setattr("dpframe.tables.files.row_counts", watched)
     with pytest.raises(KeyboardInterrupt):
-        dpf.sanitize_parquet(tmp_path / "in.parquet", tmp_path / "out.parquet", 1.0, 1e-6, **options)
+        dpf.sanitize(tmp_path / "in.parquet", tmp_path / "out.parquet", 1.0, 1e-6, **options)
     monkeypatch.undo()
     monkeypatch.setattr("dpframe.tables.files.row_counts", watched)
-    dpf.sanitize_parquet(tmp_path / "in.parquet", tmp_path / "out.parquet", 1.0, 1e-6, **options)
+    dpf.sanitize(tmp_path / "in.parquet", tmp_path / "out.parquet", 1.0, 1e-6, **options)
     assert (chosen[0] == chosen[1]).all()
     assert len(ledger.history("clinic")) == 1

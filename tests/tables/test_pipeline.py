@@ -132,11 +132,11 @@ def test_files_are_the_same_bytes_whatever_the_number_of_threads(
     files = []
     for threads in THREADS:
         target = tmp_path / f"{threads}.parquet"
-        dpf.sanitize_parquet(source, target, plan=plan, key=KEY, batch_rows=256, threads=threads)
+        dpf.sanitize(source, target, plan=plan, key=KEY, batch_rows=256, threads=threads)
         files.append(target.read_bytes())
     assert files[0] == files[1] == files[2]
     other = tmp_path / "other.parquet"
-    dpf.sanitize_parquet(source, other, plan=plan, key=bytes(32), batch_rows=256, threads=2)
+    dpf.sanitize(source, other, plan=plan, key=bytes(32), batch_rows=256, threads=2)
     assert other.read_bytes() != files[0]
 
 
@@ -146,7 +146,7 @@ def test_the_first_row_that_is_refused_is_named(tmp_path: Path, threads: int) ->
     pq.write_table(pa.table({"age": pa.array(ages, mask=missing)}), tmp_path / "in")
     plan = dpf.plan(pa.table({"age": ages}), 1.0, 1e-6, spaces={"age": (0, 99)})
     with pytest.raises(ColumnError, match="at row position 777: is null"):
-        dpf.sanitize_parquet(tmp_path / "in", tmp_path / "out", plan=plan, batch_rows=50, threads=threads)
+        dpf.sanitize(tmp_path / "in", tmp_path / "out", plan=plan, batch_rows=50, threads=threads)
     assert not (tmp_path / "out").exists()
 
 
@@ -155,7 +155,7 @@ def test_a_number_of_threads_that_is_none_is_refused(source: Path, tmp_path: Pat
     refused(
         ParameterError,
         "^threads must be a whole number, at least 1, or None$",
-        lambda: dpf.sanitize_parquet(source, tmp_path / "out", 1.0, spaces=SPACES, drop=["note"], threads=threads),
+        lambda: dpf.sanitize(source, tmp_path / "out", 1.0, spaces=SPACES, drop=["note"], threads=threads),
     )
 
 
@@ -174,7 +174,7 @@ def test_an_error_that_is_kept_keeps_no_thread_and_no_file(
 
     monkeypatch.setattr("dpframe.release.conversion.row_groups", full)
     with pytest.raises(OSError, match="No space left") as kept:
-        dpf.sanitize_parquet(source, tmp_path / "out", plan=plan, batch_rows=256, threads=threads)
+        dpf.sanitize(source, tmp_path / "out", plan=plan, batch_rows=256, threads=threads)
     assert kept.value.__traceback__ is not None
     assert threading.active_count() == before
     held = [os.readlink(file) for file in Path("/proc/self/fd").iterdir() if file.is_symlink()]

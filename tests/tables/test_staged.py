@@ -74,14 +74,14 @@ def sources(frame, tmp_path):
 
 @pytest.mark.parametrize("kind", ["lazy", "scanned", "polars", "reader", "arrow", "duckdb"])
 def test_the_values_of_the_table_in_memory(frame, plan, kind, tmp_path):
-    told = dpf.sanitize_parquet(sources(frame, tmp_path)[kind], tmp_path / "out.parquet", plan=plan, key=KEY)
+    told = dpf.sanitize(sources(frame, tmp_path)[kind], tmp_path / "out.parquet", plan=plan, key=KEY)
     expected = dpf.sanitize(frame, plan=plan, key=KEY)
     out = pl.read_parquet(tmp_path / "out.parquet")
     assert out.columns == expected.columns
     for name in out.columns:
         assert out[name].to_list() == expected[name].to_list(), name
     assert dpf.verify(tmp_path / "out.parquet").ok
-    assert dpf.read_parquet(tmp_path / "out.parquet").dp.release == told
+    assert dpf.read(tmp_path / "out.parquet").dp.release == told
     assert {path.name for path in tmp_path.iterdir()} == {"in.parquet", "out.parquet"}
 
 
@@ -90,7 +90,7 @@ def test_the_values_of_the_table_in_memory(frame, plan, kind, tmp_path):
 def test_other_plans(frame, plan, options, tmp_path):
     spaces = {name: space for name, space in SPACES.items() if name not in options.get("passthrough", ())}
     plan = dpf.plan(frame, epsilon=3, spaces=spaces, drop=["person"], **options)
-    dpf.sanitize_parquet(frame.lazy(), tmp_path / "out.parquet", plan=plan, key=KEY)
+    dpf.sanitize(frame.lazy(), tmp_path / "out.parquet", plan=plan, key=KEY)
     expected = dpf.sanitize(frame, plan=plan, key=KEY)
     out = pl.read_parquet(tmp_path / "out.parquet")
     for name in out.columns:
@@ -100,7 +100,7 @@ def test_other_plans(frame, plan, options, tmp_path):
 @pytest.mark.slow
 def test_rows_of_persons(frame, tmp_path):
     options = {"epsilon": 2, "delta": 1e-6, "spaces": SPACES, "privacy_id": "person", "contributions": 2, "key": KEY}
-    dpf.sanitize_parquet(frame.lazy(), tmp_path / "out.parquet", **options)
+    dpf.sanitize(frame.lazy(), tmp_path / "out.parquet", **options)
     out = pl.read_parquet(tmp_path / "out.parquet")
     assert out["age"].to_list() == dpf.sanitize(frame, **options)["age"].to_list()
 
@@ -134,7 +134,7 @@ def test_leak_entries_of_all_batches_may_be_more_than_their_indices_count(narrow
     account = dpf.Ledger(tmp_path / "ledger.sqlite")
     account.create("words", 5.0, 1e-5)
     made = dpf.plan(narrow, epsilon=3, spaces=NARROW, passthrough=["copy", "list", "struct"], drop=["id"])
-    dpf.sanitize_parquet(narrow, tmp_path / "out.parquet", plan=made, ledger=account, dataset="words")
+    dpf.sanitize(narrow, tmp_path / "out.parquet", plan=made, ledger=account, dataset="words")
     safe = dpf.sanitize(narrow, plan=made)
     for out in (safe.to_pandas(), dpf.read(tmp_path / "out.parquet")):
         copied = sorted(narrow["copy"].to_pylist())
@@ -144,7 +144,7 @@ def test_leak_entries_of_all_batches_may_be_more_than_their_indices_count(narrow
 
 def test_leak_rows_of_persons_whose_entries_are_more_than_their_indices_count(narrow, tmp_path):
     options = {"epsilon": 3, "delta": 1e-6, "spaces": NARROW, "privacy_id": "id", "drop": ["copy", "list", "struct"]}
-    dpf.sanitize_parquet(narrow, tmp_path / "out.parquet", key=KEY, **options)
+    dpf.sanitize(narrow, tmp_path / "out.parquet", key=KEY, **options)
     assert dpf.sanitize(narrow, key=KEY, **options)["word"].to_pylist() == list(
         dpf.read(tmp_path / "out.parquet")["word"]
     )
@@ -158,7 +158,7 @@ def test_leak_text_that_is_not_valid_unicode_has_a_digest_and_no_error_that_hold
     account = dpf.Ledger(tmp_path / "ledger.sqlite")
     account.create("words", 5.0, 1e-5)
     table = pa.table({"word": text, "set": lists})
-    told = dpf.sanitize_parquet(
+    told = dpf.sanitize(
         table, tmp_path / "out.parquet", epsilon=3, delta=0, spaces=spaces, ledger=account, dataset="words"
     )
     assert told.n == 300
@@ -176,7 +176,7 @@ def test_memory_holds_a_block_of_rows(tmp_path):
 
     before = pa.total_allocated_bytes()
     reader = pa.RecordBatchReader.from_batches(pa.schema([("x", pa.int64())]), batches())
-    dpf.sanitize_parquet(reader, tmp_path / "out.parquet", 1, spaces={"x": (0, 200)})
+    dpf.sanitize(reader, tmp_path / "out.parquet", 1, spaces={"x": (0, 200)})
     assert len(held) == 40
     assert max(held) < 4 << 20
 
@@ -218,17 +218,17 @@ class TestLedger:
         with monkeypatch.context() as patch:
             patch.setattr(verbs.Conversion, "run", interrupted)
             with pytest.raises(KeyboardInterrupt):
-                dpf.sanitize_parquet(stream(frame, 10, 20), out, plan=plan, **account)
+                dpf.sanitize(stream(frame, 10, 20), out, plan=plan, **account)
         for other in (frame.with_columns(age=pl.col("age").reverse()), frame.with_columns(person=pl.col("person") + 1)):
             with pytest.raises(dpf.errors.LedgerError, match=r"the input or the.*the interrupted run.*forget"):
-                dpf.sanitize_parquet(other.lazy(), out, plan=plan, **account)
-        dpf.sanitize_parquet(stream(frame, 2_000), out, plan=plan, **account)
+                dpf.sanitize(other.lazy(), out, plan=plan, **account)
+        dpf.sanitize(stream(frame, 2_000), out, plan=plan, **account)
         assert len(account["ledger"].history("survey")) == 1
 
     def test_a_refused_value_costs_nothing(self, frame, plan, account, tmp_path):
         bad = frame.with_columns(age=pl.when(pl.int_range(pl.len()) == 2_345).then(None).otherwise(pl.col("age")))
         with pytest.raises(dpf.ColumnError, match="'age' at row position 2345: is null"):
-            dpf.sanitize_parquet(bad.lazy(), tmp_path / "out.parquet", plan=plan, **account)
+            dpf.sanitize(bad.lazy(), tmp_path / "out.parquet", plan=plan, **account)
         assert account["ledger"].history("survey").empty
 
 
@@ -240,7 +240,7 @@ class TestRefusals:
     def test_a_release(self, frame, plan, tmp_path):
         safe = dpf.sanitize(frame.to_arrow(), plan=plan)
         with pytest.raises(dpf.errors.AlreadySanitizedError, match="is a release already"):
-            dpf.sanitize_parquet(safe, tmp_path / "out.parquet", plan=plan)
+            dpf.sanitize(safe, tmp_path / "out.parquet", plan=plan)
 
     def test_a_stream_that_breaks_off(self, frame, plan, tmp_path):
         def broken():
@@ -250,20 +250,20 @@ class TestRefusals:
         whole = frame.to_arrow(compat_level=pl.CompatLevel.oldest())
         reader = pa.RecordBatchReader.from_batches(whole.schema, broken())
         with pytest.raises(dpf.FileError, match=r"the stream broke off.*make it anew") as caught:
-            dpf.sanitize_parquet(reader, tmp_path / "out.parquet", plan=plan)
+            dpf.sanitize(reader, tmp_path / "out.parquet", plan=plan)
         assert "37" not in str(caught.value)
         assert caught.value.__context__ is None
         assert not list(tmp_path.iterdir())
 
     def test_what_is_no_stream(self, frame, plan, tmp_path):
         with pytest.raises(dpf.ParameterError, match=r"a Parquet source is.*a directory or"):
-            dpf.sanitize_parquet(7, tmp_path / "out.parquet", plan=plan)
+            dpf.sanitize(7, tmp_path / "out.parquet", plan=plan)
         with pytest.raises(dpf.ParameterError, match="is no stream of rows; pass a table"):
-            dpf.sanitize_parquet(frame["age"], tmp_path / "out.parquet", plan=plan)
+            dpf.sanitize(frame["age"], tmp_path / "out.parquet", plan=plan)
         with pytest.raises(dpf.ParameterError, match="has an empty name"):
-            dpf.sanitize_parquet(frame.rename({"age": ""}), tmp_path / "out.parquet", plan=plan)
+            dpf.sanitize(frame.rename({"age": ""}), tmp_path / "out.parquet", plan=plan)
 
     def test_where_it_cannot_go(self, frame, plan, tmp_path):
         for target, rule in ((tmp_path, "is a directory; name a file"), (tmp_path / "no" / "x", "is not a directory")):
             with pytest.raises(dpf.FileError, match=rule):
-                dpf.sanitize_parquet(frame.lazy(), target, plan=plan)
+                dpf.sanitize(frame.lazy(), target, plan=plan)

@@ -42,7 +42,7 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
         }
     )
     frame.to_parquet(folder / "in.parquet", index=False)
-    dpf.sanitize_parquet(folder / "in.parquet", folder / "out.parquet", plan=PLAN)
+    dpf.sanitize(folder / "in.parquet", folder / "out.parquet", plan=PLAN)
     return folder / "out.parquet"
 
 
@@ -189,8 +189,8 @@ def credited(tmp_path_factory: pytest.TempPathFactory) -> Path:
         {"age": rng.integers(0, 121, 400), "sex": rng.choice(["F", "M", "X"], 400), "wage": rng.random(400) * 1000}
     )
     frame.to_parquet(folder / "in.parquet", index=False)
-    dpf.sanitize_parquet(folder / "in.parquet", folder / "out.parquet", plan=CREDITED)
-    dpf.sanitize_parquet(folder / "in.parquet", folder / "drawn.parquet", plan=DRAWN)
+    dpf.sanitize(folder / "in.parquet", folder / "out.parquet", plan=CREDITED)
+    dpf.sanitize(folder / "in.parquet", folder / "drawn.parquet", plan=DRAWN)
     return folder / "out.parquet"
 
 
@@ -314,7 +314,7 @@ def test_groups_sets_and_nulls(tmp_path: Path) -> None:
     }
     plan = plan_of(spaces, epsilon=4.0, groups=[["sex", "town"]])
     out = tmp_path / "out.parquet"
-    dpf.sanitize_parquet(tmp_path / "in.parquet", out, plan=plan)
+    dpf.sanitize(tmp_path / "in.parquet", out, plan=plan)
     found = dpf.verify(out)
     assert found.ok, found.failures
     assert [proof.unit for proof in found.proofs] == ["sex × town", "hobbies"]
@@ -336,7 +336,7 @@ def test_columns_passed_through_must_be_there(tmp_path: Path) -> None:
     pd.DataFrame({"sex": ["F", "M"] * 20, "id": range(40)}).to_parquet(tmp_path / "in.parquet", index=False)
     out = tmp_path / "out.parquet"
     with pytest.warns(dpf.errors.PrivacyLeakWarning, match="looks like an identifier"):
-        dpf.sanitize_parquet(tmp_path / "in.parquet", out, 1.0, spaces={"sex": ["F", "M"]}, passthrough=["id"])
+        dpf.sanitize(tmp_path / "in.parquet", out, 1.0, spaces={"sex": ["F", "M"]}, passthrough=["id"])
     found = dpf.verify(out)
     assert found.ok
     assert found.unprotected == ("copied as they are: id",)
@@ -396,7 +396,7 @@ def tabulated(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     frame.to_parquet(folder / "in.parquet", index=False)
     mechanism = {"matrix": dpf.Matrix.of(THREE), "optimal": "optimal"}[request.param]
     spaces = {"rank": Integer(0, 2), "sex": ["F", "M", "X"]}
-    dpf.sanitize_parquet(
+    dpf.sanitize(
         folder / "in.parquet", folder / "out.parquet", epsilon=2.0, spaces=spaces, mechanisms={"rank": mechanism}
     )
     return folder / "out.parquet"

@@ -109,7 +109,7 @@ def test_the_file_is_the_release(kind, tmp_path):
     safe = dpf.sanitize(given(kind), plan=planned)
     info = dpf.write(safe, path, planned if kind == "polars" else None)
     assert info.plan == planned
-    back = dpf.read_parquet(path)
+    back = dpf.read(path)
     assert back.dp.release == info
     assert back.dp.verify()
     if kind != "polars":  # whose unsigned indices not every pyarrow gives to pandas
@@ -174,7 +174,7 @@ def test_an_older_file_stays_until_the_new_one_is_whole(tmp_path, monkeypatch):
     with pytest.raises(dpf.FileError, match="could not be written: No space left"):
         dpf.write(dpf.sanitize(arrow(), plan=plan()), path)
     monkeypatch.undo()
-    assert dpf.read_parquet(path).dp.release == info
+    assert dpf.read(path).dp.release == info
     assert len(list(tmp_path.iterdir())) == 1
 
 
@@ -185,9 +185,7 @@ def test_a_name_of_another_format_is_refused_before_anything_is_spent(tmp_path, 
     ledger = dpf.Ledger(tmp_path / "ledger.sqlite")
     ledger.create("all", 1.0)
     with pytest.raises(dpf.FileError, match=r"is not written; name a \.parquet or \.csv file"):
-        dpf.sanitize_parquet(
-            tmp_path / "in.parquet", tmp_path / name, 1.0, 0.0, measure=None, ledger=ledger, dataset="all"
-        )
+        dpf.sanitize(tmp_path / "in.parquet", tmp_path / name, 1.0, 0.0, measure=None, ledger=ledger, dataset="all")
     assert ledger.history("all").empty
     with pytest.raises(dpf.FileError, match="is not written"):
         dpf.write(dpf.sanitize(frame, epsilon=1.0), tmp_path / name)

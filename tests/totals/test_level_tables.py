@@ -122,8 +122,8 @@ def test_files_and_memory_have_the_same_tables(tmp_path):
     plan = dpf.plan(frame, epsilon=2, delta=1e-6, spaces=spaces)
     assert max(m.level for m in plan.measures) == 2
     frame.to_parquet(tmp_path / "in.parquet")
-    dpf.sanitize_parquet(tmp_path / "in.parquet", tmp_path / "out.parquet", plan=plan, key=KEY)
-    found = dpf.read_parquet(tmp_path / "out.parquet").dp.release.tables
+    dpf.sanitize(tmp_path / "in.parquet", tmp_path / "out.parquet", plan=plan, key=KEY)
+    found = dpf.read(tmp_path / "out.parquet").dp.release.tables
     assert found == dpf.sanitize(frame, plan=plan, key=KEY).dp.release.tables
     assert pq.read_metadata(tmp_path / "out.parquet").num_rows == ROWS
 

@@ -278,9 +278,9 @@ class TestReleases:
     def test_parquet_has_the_same_tables(self, tmp_path, batch_rows):
         RAW.to_parquet(tmp_path / "in.parquet")
         target = tmp_path / "out.parquet"
-        info = dpf.sanitize_parquet(tmp_path / "in.parquet", target, plan=PLAN, key=KEY, batch_rows=batch_rows)
+        info = dpf.sanitize(tmp_path / "in.parquet", target, plan=PLAN, key=KEY, batch_rows=batch_rows)
         assert info == INFO
-        assert dpf.read_parquet(target).dp.release.tables == INFO.tables
+        assert dpf.read(target).dp.release.tables == INFO.tables
         assert dpf.verify(target).ok
 
     def test_the_description_is_read_back_as_it_was(self):

@@ -183,9 +183,9 @@ def test_frames_and_files_have_the_same_tables_and_all_say_so(baskets, tmp_path)
     baskets.to_parquet(tmp_path / "in.parquet")
     for rows in (999, 3_000):
         target = tmp_path / f"{rows}.parquet"
-        info = dpf.sanitize_parquet(tmp_path / "in.parquet", target, plan=plan, key=bytes(32), batch_rows=rows)
+        info = dpf.sanitize(tmp_path / "in.parquet", target, plan=plan, key=bytes(32), batch_rows=rows)
         assert info == memory.dp.release
-        assert dpf.read_parquet(target).dp.release.tables == memory.dp.release.tables
+        assert dpf.read(target).dp.release.tables == memory.dp.release.tables
         assert dpf.verify(target).ok
     text = "\n".join(plan.lines())
     assert "1 column's sizes of sets at sigma=" in text

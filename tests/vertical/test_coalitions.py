@@ -437,7 +437,7 @@ def test_columns_come_back_in_their_spaces_types(space: Any, column: Any, back: 
     }
     made = Parties.make(tmp_path, frames, {"job": SPACES["job"], "x": space})
     made.through()
-    safe = dpf.read_parquet(made.release)["x"]
+    safe = dpf.read(made.release)["x"]
     assert str(safe.dtype) == back
     if back == "category":
         assert safe.cat.ordered

@@ -40,7 +40,7 @@ def parties(tmp_path: Path) -> Parties:
 def test_rows_are_joined_whatever_their_order(tmp_path: Path, pad: str) -> None:
     parties = Parties.make(tmp_path, halves(people()), SPACES, groups=[("job", "sex")], pad=pad, **CERTAIN)
     info = parties.through()
-    safe = dpf.read_parquet(parties.release)
+    safe = dpf.read(parties.release)
     assert (len(safe), info.n, info.rows) == (N, N, None)
     assert rows_of(safe) == rows_of(people())
     assert {parties.pad(name).stat().st_mode & 0o777 for name in parties.frames} == {0o600}
@@ -61,12 +61,12 @@ def test_three_curators_and_files_of_other_kinds(tmp_path: Path) -> None:
     parties.encrypt("carol", tmp_path / "carol.parquet")
     parties.perturb()
     parties.decrypt()
-    assert rows_of(dpf.read_parquet(parties.release)) == rows_of(frame)
+    assert rows_of(dpf.read(parties.release)) == rows_of(frame)
 
 
 def test_the_sample_is_of_the_table_and_the_release_says_how_it_was_made(parties: Parties) -> None:
     info = parties.through()
-    safe = dpf.read_parquet(parties.release)
+    safe = dpf.read(parties.release)
     assert (info.n, info.rows, len(safe)) == (400, N, 400)
     assert safe.dp.release == info
     assert info.plan == parties.run.plan
@@ -82,7 +82,7 @@ def test_estimates_across_curators_cover_the_truth(tmp_path: Path) -> None:
     frame = people(20_000)
     parties = Parties.make(tmp_path, halves(frame), SPACES, epsilon=4.0, groups=[("job", "sex")], sample=15_000)
     parties.through()
-    safe = dpf.read_parquet(parties.release)
+    safe = dpf.read(parties.release)
     joint = safe.dp.crosstab("job", "sex", normalize=True)
     truth = pd.crosstab(frame["job"], frame["sex"], normalize=True)
     for job in SPACES["job"]:
@@ -100,7 +100,7 @@ def test_a_curator_who_withholds_its_pad_is_left_out(parties: Parties) -> None:
     parties.encrypt_all()
     parties.perturb()
     parties.decrypt(pads=[parties.pad("alice")], without=["bob"])
-    safe = dpf.read_parquet(parties.release)
+    safe = dpf.read(parties.release)
     assert list(safe.columns) == ["job", "hobbies"]
     assert safe.dp.value_counts("job")["estimate"].sum() == pytest.approx(N)
     with pytest.raises(ParameterError, match="'sex' was released, but is not in this table"):
@@ -132,7 +132,7 @@ def test_no_id_leaves_and_no_order(parties: Parties, tmp_path: Path) -> None:
     codes = parties.codes_in(parties.perturbed, run.plan.names)
     pads = parties.codes_in(parties.pad("bob"), ["sex", "age", "town"])
     left = (codes["age"].astype(int) - pads["age"]) % 100
-    kept = dpf.read_parquet(parties.release)["age"].to_numpy()
+    kept = dpf.read(parties.release)["age"].to_numpy()
     assert sorted(left) == sorted(kept)
     assert (left != kept).any()
 
@@ -168,7 +168,7 @@ def test_categories_come_back_as_they_went_in(parties: Parties) -> None:
     parties.encrypt("bob")
     parties.perturb()
     parties.decrypt()
-    assert isinstance(dpf.read_parquet(parties.release)["job"].dtype, pd.CategoricalDtype)
+    assert isinstance(dpf.read(parties.release)["job"].dtype, pd.CategoricalDtype)
 
 
 def test_the_ledger_is_charged_before_anything_is_drawn_and_once(parties: Parties, tmp_path: Path) -> None:
@@ -232,13 +232,13 @@ def test_tables_that_curators_measure_are_the_releases(tmp_path: Path) -> None:
     info = parties.through()
     assert [table.measure.columns for table in info.tables if table.measure.kind != "sum"]
     assert dpf.verify(parties.release).ok
-    safe = dpf.read_parquet(parties.release)
+    safe = dpf.read(parties.release)
     counts = safe.dp.value_counts("sex")
     off = counts.loc["F", "estimate"] - (frame["sex"] == "F").sum()
     assert abs(off) < 6 * counts.loc["F", "std_error"]  # exceeded with probability 2e-9
     rows = Parties.make(tmp_path / "rows", halves(frame), SPACES, epsilon=2.0)
     rows.through()
-    alone = dpf.read_parquet(rows.release).dp.value_counts("sex")
+    alone = dpf.read(rows.release).dp.value_counts("sex")
     assert counts.loc["F", "std_error"] < alone.loc["F", "std_error"] / 2
 
 

@@ -1,0 +1,144 @@
+"""The options that every statistic takes, in one place: level of intervals, clipped columns, tidy form."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import re
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypedDict, TypeVar, get_type_hints
+
+import pandas as pd
+
+from dpframe.errors import check_flags, check_fraction
+
+C = TypeVar("C", bound=type)
+
+
+class AnswerOptions(TypedDict, total=False):
+    """Keyword arguments of every statistic, which `take_answer_options` acts on; see `dpframe.Estimates`."""
+
+    confidence_level: float | None
+    clipped: bool | None
+    long: bool
+
+
+_HELP = """confidence_level, clipped, long
+    See the class."""
+
+_PARAMETERS = [
+    inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None if name != "long" else False, annotation=kind)
+    for name, kind in get_type_hints(AnswerOptions).items()
+]
+
+_PAIR_KEYS = ("column", "with")
+
+KEYS = {
+    "cooccurrence": ("item", "with"),
+    "corr": _PAIR_KEYS,
+    "count": ("statistic",),
+    "cov": _PAIR_KEYS,
+    "cov_curve": ("point", "with"),
+    "describe": ("statistic", "column"),
+    "independence": ("statistic",),
+    "infer": ("statistic",),
+    "regress": ("term",),
+}
+"""Names of the keys of statistics whose results are not named by columns of the data."""
+
+
+def to_rows(result: pd.Series[Any] | pd.DataFrame, statistic: str = "") -> pd.DataFrame:
+    """Return a result with one row for each estimate, indexed by its keys.
+
+    >>> wide = pd.DataFrame([[1.0, 2.0]], ["a"], pd.MultiIndex.from_product([["estimate"], ["x", "y"]]))
+    >>> to_rows(wide, "corr")["estimate"].to_dict()
+    {('a', 'x'): 1.0, ('a', 'y'): 2.0}
+    """
+    if isinstance(result, pd.Series):
+        # The name of a pair's answer is a tuple.
+        rows = result.to_frame().T.infer_objects()
+    elif result.columns.nlevels == 1:
+        rows = result.copy(deep=False)
+    else:
+        parts = {part: result[part] for part in result.columns.unique(0)}
+        across = next(iter(parts.values())).columns
+        down = result.index.repeat(len(across))
+        levels = [down.get_level_values(level) for level in range(down.nlevels)]
+        levels.append(across.take(list(range(len(across))) * len(result)))
+        index = pd.MultiIndex.from_arrays(levels, names=[*down.names, across.name])
+        rows = pd.DataFrame({part: cells.to_numpy().ravel() for part, cells in parts.items()}, index)
+    keys = KEYS.get(statistic, ())
+    names = keys if len(keys) == rows.index.nlevels else [name or "column" for name in rows.index.names]
+    # The result keeps its own index, which a shallow copy shares.
+    rows.index = rows.index.set_names(list(names))
+    rows.attrs = result.attrs
+    return rows
+
+
+def to_long(result: pd.Series[Any] | pd.DataFrame, statistic: str = "") -> pd.DataFrame:
+    """Return a result as a tidy frame: columns of keys, then the estimate, its error and its interval.
+
+    A key with the name of another column gets an underscore.
+    """
+    rows = to_rows(result, statistic)
+    return rows.reset_index(names=[f"{name}_" if name in rows.columns else name for name in rows.index.names])
+
+
+def _wrap_statistic(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a statistic that acts on the options of every answer."""
+    signature = inspect.signature(method)
+    *parameters, _ = signature.parameters.values()
+    names = {parameter.name for parameter in parameters}
+
+    @wraps(method)
+    def answer(
+        self: Any,
+        *args: Any,
+        confidence_level: float | None = None,
+        clipped: bool | None = None,
+        long: bool = False,
+        **options: Any,
+    ) -> Any:
+        if not options.keys() <= names:
+            # The method's own ``**options`` would swallow a misspelt name.
+            raise TypeError
+        check_flags(long=long)
+        reading = self if confidence_level is None and clipped is None else _reread(self, confidence_level, clipped)
+        result = method(reading, *args, **options)
+        return to_long(result, method.__name__) if long else result
+
+    vars(answer)["__signature__"] = signature.replace(parameters=[*parameters, *_PARAMETERS])
+    answer.__doc__ = _document(method.__doc__)
+    return answer
+
+
+def _reread(estimates: Any, confidence_level: float | None, clipped: bool | None) -> Any:
+    """Return estimates of the same release at another level, or of clipped columns; both share their fits."""
+    _ = estimates._joints  # a copy of estimates that have made no fit would make fits of its own
+    reading = copy.copy(estimates)
+    if confidence_level is not None:
+        reading.confidence_level = check_fraction(confidence_level, "confidence_level", 0.95)
+    if clipped is not None:
+        check_flags(clipped=clipped)
+        reading.clipped = clipped
+    return reading
+
+
+def _document(text: str | None) -> str | None:
+    """Return a docstring with the options of every answer among its parameters; python -OO leaves none."""
+    if text is None:
+        return None
+    first, *sections = re.split(r"\n\n(?=[A-Z]\w+\n-{3,}\n)", inspect.cleandoc(text))
+    if sections and sections[0].startswith("Parameters"):
+        return "\n\n".join([first, f"{sections[0]}\n{_HELP}", *sections[1:]])
+    return "\n\n".join([first, f"Parameters\n----------\n{_HELP}", *sections])
+
+
+def take_answer_options(kind: C) -> C:
+    """Return a class whose statistics, inherited ones too, act on `AnswerOptions` where their signatures have them."""
+    for name, method in inspect.getmembers(kind, inspect.isfunction):
+        options = inspect.signature(method).parameters.get("options")
+        if options is not None and "AnswerOptions" in str(options.annotation):
+            setattr(kind, name, _wrap_statistic(method))
+    return kind
