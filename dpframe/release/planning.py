@@ -200,8 +200,8 @@ class CheckedRequest:
         columns = _drop_identifiers(columns, options, quiet)
         if not quiet:
             warn_of_copied_identifiers(options["passthrough"])
-        declared, infer, share, max_set_items = (
-            options.pop(name) for name in ("spaces", "infer", "infer_share", "max_items")
+        declared, infer, share, max_set_items, use_names = (
+            options.pop(name) for name in ("spaces", "infer", "infer_share", "max_items", "use_names")
         )
         known_spaces, unknown_columns, leaks = infer_spaces(columns, declared, infer, table.arrays)
         if not quiet:
@@ -231,7 +231,13 @@ class CheckedRequest:
         )
         inference_cost = inference_allowance.step or inference_allowance.budget
         measurement = Measurement.of(
-            unknown_columns, table.n, inference_cost, options["contributions"], max_set_items, rounds=rounds
+            unknown_columns,
+            table.n,
+            inference_cost,
+            options["contributions"],
+            max_set_items,
+            rounds=rounds,
+            use_names=use_names,
         )
         stand_ins = {c.name: known_spaces.get(c.name) or any_space(c) for c in columns}
         remaining_budget = (
@@ -331,7 +337,8 @@ class CheckedRequest:
             self.allowed.step,
             inference_id(key),
             self.unit,
-            asked=self.measurement.asked,
+            asked=self.measurement.asked if inference.asked is None else inference.asked,
+            checks=inference.checks,
         )
         ordered_spaces = {name: spaces[name] for name in self.names}
         plan = self._plan_with_mechanisms(ordered_spaces, inferred)
@@ -422,7 +429,7 @@ def _reused_inference(spaces: Any) -> Inferred | None:
     inferences = (
         []
         if own_inference is None
-        else [replace(own_inference, measured=(), thresholds=(), asked=None).of(spaces.unit)]
+        else [replace(own_inference, measured=(), thresholds=(), asked=None, checks=()).of(spaces.unit)]
     )
     return Inferred.together([*inferences, *(() if earlier_inference is None else earlier_inference.of(ROW).each)])
 
