@@ -43,7 +43,7 @@ _ALTERNATIVES_NOISE = 0.2
 _ALTERNATIVES_SHARE, _PRICE_FACTOR, _MOST_PRICE = 1.0, 2.0, 0.5
 """Largest price of the choice of a column's alternative and of all checks, in parts of what inference of these columns
 costs without checks, and the largest share of inference for checks (tuned on small tables of pydataset)."""
-_MOST_FIT_NOISE, _LEAST_FIT_NOISE = 0.12, 0.04
+_MOST_FIT_NOISE, _LEAST_FIT_NOISE = 0.12, 0.025
 """Largest noise of a useful count of fitting rows, in parts of the rows, and the noise that is small enough (tuned on
 small tables of pydataset)."""
 _DEEP_FIT_NOISE = 0.05
@@ -103,8 +103,13 @@ class CheckDesign:
     @property
     def checks(self) -> list[NameCheck]:
         """All checks that may be asked, with counts of zero."""
+        return [*self.first_checks, *map(self._fit_check, self.groups[1:])]
+
+    @property
+    def first_checks(self) -> list[NameCheck]:
+        """The checks that are always asked, with counts of zero."""
         alternatives = [self._alternatives_check(one) for one in self.proposals if len(one.spaces) > 1]
-        return [*alternatives, *map(self._fit_check, self.groups)]
+        return [*alternatives, self._fit_check(self.proposals)]
 
     def _alternatives_check(self, proposal: Proposal) -> NameCheck:
         """Return the check that chooses between a column's alternatives, with counts of zero."""

@@ -88,6 +88,15 @@ class Measurement:
             specs_by_column.setdefault(name, []).append(spec)
         return tuple((name, tuple(specs)) for name, specs in specs_by_column.items())
 
+    @property
+    def asked_if_accepted(self) -> HistogramSpecs:
+        """The histograms that inference asks for if one count accepts the spaces that all names propose."""
+        if self.design is None:
+            return self.asked
+        proposed_names = {one.name for one in self.design.proposals}
+        unknown_columns = [column for column in self.columns if column.name not in proposed_names]
+        return self._after(self.design.first_checks, unknown_columns).asked if unknown_columns else ()
+
     @classmethod
     def of(
         cls,

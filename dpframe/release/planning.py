@@ -270,11 +270,18 @@ class CheckedRequest:
         """The histograms that inference may measure of the columns."""
         return () if self.measurement is None else self.measurement.asked
 
+    @property
+    def proposed(self) -> Mapping[str, Space]:
+        """The spaces that names propose, by column, as long as noisy counts do not reject them."""
+        design = None if self.measurement is None else self.measurement.design
+        return {} if design is None else {one.name: one.spaces[0] for one in design.proposals}
+
     def expectation(self, rows: int, plan: Plan | None, assumed: tuple[str, ...] = ()) -> Expectation:
         """Return the expected errors of a plan, and how many columns inference will probably lose."""
         columns = () if self.measurement is None else self.measurement.columns
         floats = [column.name for column in columns if pa.types.is_floating(column.type)]
-        lost_columns, rows_without_losses = expected_losses(self.asked, rows, floats=floats)
+        asked = () if self.measurement is None else self.measurement.asked_if_accepted
+        lost_columns, rows_without_losses = expected_losses(asked, rows, floats=floats)
         lost = None if self.measurement is None else (lost_columns, len(columns))
         return Expectation.of(
             plan, rows, self.promise, lost, rows_without_losses, texts=self.finds_texts, assumed=assumed
@@ -287,7 +294,8 @@ class CheckedRequest:
         assert self.allowed is not None
         names = [c.name for c in self.measurement.columns] if self.measurement is not None else []
         fields = {c.name: c for c in table.fields(list(self.names))}
-        spaces = {name: self.spaces.get(name) or _typical_space(fields[name]) for name in self.names}
+        known_spaces = {**self.proposed, **self.spaces}
+        spaces = {name: known_spaces.get(name) or _typical_space(fields[name]) for name in self.names}
         step = self.allowed.step
         # Without noisy counts: typical spaces stand for an inference that has not run.
         inferred = Inferred(self.allowed.budget, tuple(names), step=step, unit=self.unit)
