@@ -62,9 +62,9 @@ class NameCheck:
         return min(max((rows - HINT_SE * error) / max(n, 1), 0.0), 1.0)
 
     def accepts(self, n: int) -> bool:
-        """Return whether nearly all of ``n`` rows seem to fit, as far as the noise shows."""
+        """Return whether all of ``n`` rows may fit: the others are within two standard errors of none."""
         rows, error = self.fitting_rows
-        return self.kind == FIT and n > 0 and n - rows <= max(_MISFIT_SHARE * n, _MISFIT_SE * error)
+        return self.kind == FIT and n > 0 and n - rows <= HINT_SE * error
 
     def to_json(self) -> dict[str, Any]:
         """Return the check as a JSON object."""
@@ -74,11 +74,6 @@ class NameCheck:
     def from_json(cls, data: Any) -> NameCheck:
         """Read a check back; `PlanError` for anything else."""
         return from_object(cls, data, "a check of names")
-
-
-_MISFIT_SHARE, _MISFIT_SE = 0.07, 1.5
-"""Largest noisy share of the rows outside accepted spaces, or if larger its standard errors (tuned on small tables of
-pydataset)."""
 
 
 def accepted_shares(checks: Sequence[NameCheck], n: int) -> dict[str, float]:

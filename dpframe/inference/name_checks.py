@@ -40,15 +40,11 @@ _Mask = npt.NDArray[np.bool_]
 _ALTERNATIVES_NOISE = 0.2
 """Noise of the rows by alternative, in parts of the rows: the chance of a wrong choice is 2·10⁻⁴ for each alternative
 (theory: normal law)."""
-_ALTERNATIVES_SHARE, _PRICE_FACTOR, _MOST_PRICE = 1.0, 2.0, 0.5
-"""Largest price of the choice of a column's alternative and of all checks, in parts of what inference of these columns
-costs without checks, and the largest share of inference for checks (tuned on small tables of pydataset)."""
+_MOST_CHECKS_SHARE = 0.5
+"""Largest share of inference that checks may cost (limit of the spend: the inference of other columns keeps half)."""
 _MOST_FIT_NOISE, _LEAST_FIT_NOISE = 0.12, 0.025
-"""Largest noise of a useful count of fitting rows, in parts of the rows, and the noise that is small enough (tuned on
-small tables of pydataset)."""
-_DEEP_FIT_NOISE = 0.05
-"""Largest noise of a count of fitting rows, in parts of the rows, with which further counts of fewer columns are paid
-for (tuned on small tables of pydataset)."""
+"""Noise of a count of fitting rows, in parts of the rows, from which and up to which it is worth its price (limit of
+the stated share, which is about 1 less twice the noise where all rows fit)."""
 
 
 @dataclass(frozen=True)
@@ -74,16 +70,18 @@ class CheckDesign:
     ) -> CheckDesign | None:
         """Return the design for a total step of inference, or None if rows are too few for any check.
 
-        ``shares``: the share of the step that each column has without checks. It bounds the price of the checks.
+        ``shares``: the share of the step that each column has without checks. All checks together cost no more than
+        the inference of their columns would, so that the inference of other columns loses little.
         """
         square = float(total.square) / contributions**2
         alternatives_variance = rounded_up(max((_ALTERNATIVES_NOISE * n) ** 2, 1.0))
         costs = {one.name: _alternatives_changes(one) / alternatives_variance for one in proposals}
         prices = {one.name: shares[one.name] * square for one in proposals}
-        checked = tuple(one for one in proposals if costs[one.name] <= _ALTERNATIVES_SHARE * prices[one.name])
-        price = min(_PRICE_FACTOR * sum(prices[one.name] for one in checked), _MOST_PRICE * square)
+        checked = tuple(one for one in proposals if costs[one.name] < prices[one.name])
+        price = min(sum(prices[one.name] for one in checked), _MOST_CHECKS_SHARE * square)
         price -= sum(costs[one.name] for one in checked)
-        for depth, most_noise in ((2, _DEEP_FIT_NOISE), (1, _DEEP_FIT_NOISE), (0, _MOST_FIT_NOISE)):
+        # Further counts are paid for where they leave the first one precise.
+        for depth, most_noise in ((2, 2 * _LEAST_FIT_NOISE), (1, 2 * _LEAST_FIT_NOISE), (0, _MOST_FIT_NOISE)):
             groups = cls(checked, alternatives_variance, 1.0, depth).groups if checked else []
             fit_variance = sum(map(_fit_changes, groups)) / price if price > 0 else 0.0
             if groups and 0 < fit_variance <= (most_noise * n) ** 2:

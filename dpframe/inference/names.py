@@ -77,6 +77,7 @@ def _list_words(text: str) -> tuple[str, ...]:
 
 
 _BINARY = (Bounds(0, 1), Bounds(1, 2))
+"""Codes of two answers (theory: usual codes)."""
 _YES_NO = (*_spellings("no", "yes"), *_spellings("n", "y"), *_spellings("false", "true"), *_BINARY)
 _SEX = (
     *_spellings("female", "male"),
@@ -175,7 +176,7 @@ _DICTIONARY: tuple[tuple[str, tuple[Alternative, ...]], ...] = (
         _YES_NO,
     ),
 )
-"""Patterns of names and their alternatives; the first pattern that fits a name decides."""
+"""Patterns of names and their alternatives; the first pattern that fits a name decides (theory: public knowledge)."""
 
 _PATTERNS = tuple((re.compile(pattern), alternatives) for pattern, alternatives in _DICTIONARY)
 
