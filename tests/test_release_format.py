@@ -1,4 +1,4 @@
-"""docs/reference/release_format.md names every field and tag that a description can have."""
+"""docs/reference/release_format.md names every field of descriptions, and docs/SECURITY.md the tests of each party."""
 
 import json
 import re
@@ -96,3 +96,10 @@ def test_the_walk_finds_a_field_that_the_page_lacks():
         "columns", "space", "listed", "extra", "deep", "thresholds",
     }  # fmt: skip
     assert "deep" not in NAMED
+
+
+def test_the_tests_of_the_threat_model_exist():
+    page = (HERE.parent / "docs" / "SECURITY.md").read_text(encoding="utf-8")
+    named = re.findall(r"`(tests/[^` ]*)`", page.partition("## What dpframe does not defend")[0])
+    assert len(named) > 15
+    assert not [path for path in named if not (HERE.parent / path).exists()]
