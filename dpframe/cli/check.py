@@ -1,4 +1,4 @@
-"""The commands ``dpframe check``, which counts values that a plan changes, and ``dpframe audit``, which replays it."""
+"""The commands ``dpframe check``, which counts changed values, and ``dpframe audit``, which tries to refute a plan."""
 
 from __future__ import annotations
 
@@ -21,18 +21,35 @@ from dpframe.tables.inputs import open_input
 
 REFUTED_EXIT_CODE = 1
 """Exit code of a refuted claim."""
+UNJUDGED_EXIT_CODE = 4
+"""Exit code of an audit that does not see a planted fault."""
 
 
 def audit(
+    plan: Annotated[Path, typer.Option("--plan", help="The plan of the releases; see dpframe plan.")],
     replay: Annotated[
-        Path, typer.Option("--replay", help="Parquet or CSV file, directory or quoted glob to change and release.")
-    ],
-    plan: Annotated[Path, typer.Option("--plan", help="The plan of its release; see dpframe plan.")],
-    edits: Annotated[int, typer.Option(min=1, help="Changed tables to try.")] = 200,
-    random_state: Annotated[int | None, option("Seed of the edits, to try the same again.", min=0)] = None,
+        Path | None, option("Parquet or CSV file, directory or quoted glob to change and release under one key.")
+    ] = None,
+    minutes: Annotated[
+        float | None, option("Time for releases of made-up tables, without --replay; 5 by default.")
+    ] = None,
+    edits: Annotated[int, typer.Option(min=1, help="Changed tables to try with --replay.")] = 200,
+    random_state: Annotated[int | None, option("Seed, to try the same again.", min=0)] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Release neighbouring tables under one key: at most one row may differ, and nothing else. Keeps nothing."""
+    """Try to refute a plan by neighbouring tables. Keeps nothing.
+
+    Made-up tables are released for some minutes, and bound the plan's loss from below; a planted fault is tried first.
+    With --replay changes of your table are released under one key: at most one row may differ, and nothing else.
+    """
+    if replay is None:
+        audited = audits.audit(Plan.read(plan), minutes=minutes, random_state=random_state)
+        typer.echo(audited.to_json() if as_json else str(audited))
+        if not audited.ok:
+            raise typer.Exit(REFUTED_EXIT_CODE if audited.refuted else UNJUDGED_EXIT_CODE)
+        return
+    if minutes is not None:
+        raise ParameterError("minutes is for made-up tables; leave it out with replay, or give edits")
     report = audits.audit(replay, Plan.read(plan), runs=edits, random_state=random_state)
     if as_json:
         facts = {"ok": report.ok, "edits": report.edits, "refused": report.refused, "failures": list(report.failures)}

@@ -400,7 +400,7 @@ def verify(
 
 app.command(epilog="Example: dpframe spaces people.parquet --output spaces.json")(spaces)
 app.command(epilog="Example: dpframe record release.parquet -o record.yaml --curator 'Statistics Office'")(record)
-app.command(epilog="Example: dpframe audit --replay people.parquet --plan plan.json")(audit)
+app.command(epilog="Example: dpframe audit --plan plan.json --minutes 5")(audit)
 app.command(epilog="Example: dpframe check people.parquet --plan plan.json")(check)
 app.command(epilog="Example: dpframe estimate release.parquet mean age --by sex")(estimate)
 app.command(epilog="Example: dpframe query people.parquet mean age --epsilon 0.5 --spaces spaces.json")(query)

@@ -28,6 +28,7 @@ from dpframe.ledger.job_keys import check_not_interrupted, job_name
 from dpframe.release.budgets import ReleaseBudget, budget_of_input
 from dpframe.release.info import ReleaseInfo
 from dpframe.release.job import Ready, planned, run_release_job
+from dpframe.release.library import installed_library
 from dpframe.release.noisy_tables import Tables
 from dpframe.release.order_watch import warn_of
 from dpframe.release.planning import Request
@@ -301,7 +302,14 @@ def run_first_pass(table: EngineTable, ready: Ready, spill: SealedSpill | None =
     count = first_pass.digest.count if plan.columns else int(first_pass.tally.sum())
     table_rows = None if plan.sample is None else table.n
     info = ReleaseInfo(
-        plan, count, first_pass.digest.hexdigest(noisy_tables), table_rows, ready.own, noisy_tables, ready.part
+        plan,
+        count,
+        first_pass.digest.hexdigest(noisy_tables),
+        table_rows,
+        ready.own,
+        noisy_tables,
+        ready.part,
+        library=installed_library(),
     )
     firsts = np.cumsum(first_pass.tally) - first_pass.tally
     bucket_facts = zip(firsts.tolist(), first_pass.tally.tolist(), first_pass.checks.tolist(), strict=True)

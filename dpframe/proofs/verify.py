@@ -14,6 +14,7 @@ from dpframe.plan.certificate import Certificate, certify
 from dpframe.plan.data import PLAN_SCHEMA_VERSION
 from dpframe.plan.plan import Plan
 from dpframe.release.info import ReleaseInfo
+from dpframe.release.library import installed_library
 from dpframe.release.noisy_tables import Cuts
 from dpframe.release.reader import Source, opened, read_info
 from dpframe.tables.files import FileInput
@@ -86,9 +87,18 @@ def verify(source: Any) -> Certificate:
     return replace(
         certificate,
         checks=(*certificate.checks, *rows, *cuts.get("checks", ())),
-        attested=(*certificate.attested, *cuts.get("attested", ()), *part),
+        attested=(*certificate.attested, *_library_lines(info), *cuts.get("attested", ()), *part),
         failures=(*certificate.failures, *failures, *cuts.get("failures", ())),
     )
+
+
+def _library_lines(info: ReleaseInfo) -> list[str]:
+    """Return the library that made a release, by its own account, compared with the library that verifies it."""
+    if info.library is None:
+        return []
+    comparison = "like" if info.library == installed_library() else "unlike"
+    files = f"whose files have the SHA-256 {info.library.digest}"
+    return [f"made by dpframe {info.library.version}, {files}, {comparison} those that verify it"]
 
 
 def _row_count_text(info: ReleaseInfo) -> str:

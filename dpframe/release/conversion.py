@@ -18,6 +18,7 @@ from dpframe.noise.keystream import U64
 from dpframe.plan.columns import Column
 from dpframe.plan.plan import Plan
 from dpframe.release.info import ReleaseInfo
+from dpframe.release.library import installed_library
 from dpframe.release.noisy_tables import Tables
 from dpframe.release.order_watch import SortedWatch
 from dpframe.release.rows import Digest, Selection, order_words, release
@@ -72,7 +73,9 @@ class Conversion:
             self.table.check_unchanged()
             tables = self.tables.measured()
             digest = self.digest.hexdigest(tables)
-            info = ReleaseInfo(self.plan, rows, digest, table_rows, self.measured, tables, self.part)
+            info = ReleaseInfo(
+                self.plan, rows, digest, table_rows, self.measured, tables, self.part, library=installed_library()
+            )
             writer.describe(self.form.metadata(info.to_json()))
         return info
 

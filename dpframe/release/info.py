@@ -28,9 +28,11 @@ from dpframe.plan.measures import OF_SETS, Measure, MeasuredTable, way_starts
 from dpframe.plan.notebook import notebook_html
 from dpframe.plan.plan import Plan
 from dpframe.plan.words import KEPT, mind_lines, promise_line
+from dpframe.release.library import Library
 from dpframe.release.rows import sealed
 from dpframe.spaces import Space
 from dpframe.spaces.cells import is_cut
+from dpframe.spaces.json_form import to_object
 
 NUMBERS = 'Numbers: .dp.mean("…"), .dp.value_counts("…"); plain pandas on noisy rows is biased. More: .dp.explain()'
 """The last line, for frames."""
@@ -66,7 +68,7 @@ class ReleaseInfo:
     measures, in their order, or none: then only the rows are evidence. ``part`` is the part of a ledger's dataset whose
     rows these are: the promise holds for all parts together only if no person is in two parts. ``left_out``
     are the plan's columns that the table no longer has, where `dpframe.write` stored some columns of a release: the
-    digest is that of the others.
+    digest is that of the others. ``library`` made the release; earlier versions did not say.
     """
 
     plan: Plan
@@ -77,6 +79,7 @@ class ReleaseInfo:
     tables: tuple[MeasuredTable, ...] = ()
     part: str | None = None
     left_out: tuple[str, ...] = ()
+    library: Library | None = None
 
     def __repr__(self) -> str:
         return "\n".join([f"<{self.introduction}>", *self.lines(), "More: .explain()"])
@@ -141,6 +144,8 @@ class ReleaseInfo:
             data["part"] = self.part
         if self.left_out:
             data["left_out"] = self.left_out
+        if self.library is not None:
+            data["library"] = to_object(self.library)
         return json.dumps(data, ensure_ascii=False)
 
     @classmethod
@@ -170,7 +175,8 @@ class ReleaseInfo:
         info = cls(Plan.from_json(plan), n, digest, rows, data.get("measured") is True, part=part)
         if not set(map(str, left_out)) <= {*info.plan.names, *info.plan.passthrough}:
             raise damage_error
-        info = replace(info, left_out=tuple(map(str, left_out)))
+        library = None if data.get("library") is None else Library.from_json(data["library"])
+        info = replace(info, left_out=tuple(map(str, left_out)), library=library)
         if data.get("tables") is None:
             return info
         tables = unpacked(data["tables"], info.plan.measures, info.plan.counted_spaces)

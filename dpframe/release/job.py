@@ -25,6 +25,7 @@ from dpframe.plan.plan import Plan
 from dpframe.plan.threads import one_thread
 from dpframe.release.budgets import ReleaseBudget
 from dpframe.release.info import ReleaseInfo
+from dpframe.release.library import installed_library
 from dpframe.release.noisy_tables import measured_tables
 from dpframe.release.order_watch import SortedWatch
 from dpframe.release.planning import CheckedRequest, Request
@@ -240,7 +241,8 @@ def drawn(frame: Frame, ready: Ready) -> Any:
     digest.update(released if plan.sample is None else {name: codes[order] for name, codes in released.items()})
     rows = None if plan.sample is None else frame.n
     count = digest.count if plan.columns else frame.n
-    info = ReleaseInfo(plan, count, digest.hexdigest(tables), rows, ready.own, tables, ready.part)
+    digests = digest.hexdigest(tables)
+    info = ReleaseInfo(plan, count, digests, rows, ready.own, tables, ready.part, library=installed_library())
     # With a very large ε noise may change no row: the original then has the digest of its release.
     unchanged = all(np.array_equal(codes, ready.codes[name]) for name, codes in released.items())
     return frame.rebuild(plan, plan.released_spaces, released, order, described_rows(info, unchanged))

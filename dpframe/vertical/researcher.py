@@ -18,6 +18,7 @@ import pyarrow as pa
 from dpframe.errors import FileError, PlanError
 from dpframe.plan.measures import Measure, MeasuredTable
 from dpframe.release.info import ReleaseInfo, unpacked
+from dpframe.release.library import installed_library
 from dpframe.release.rows import Digest, order_words
 from dpframe.release.spill import SPILL_BUCKET_ROWS, Spill
 from dpframe.tables.batches import Batch, length, row_groups, written
@@ -162,7 +163,8 @@ class Researcher:
             rows = written(writer.write, row_groups(map(spill.read, range(spill.buckets)), form.group_rows), 2)
             tables = self._collect_tables([pads[member.name].header for member in members])
             table_rows = None if run.plan.sample is None else run.plan.n
-            info = ReleaseInfo(run.plan, rows, digest.hexdigest(tables), table_rows, False, tables)
+            digests = digest.hexdigest(tables)
+            info = ReleaseInfo(run.plan, rows, digests, table_rows, False, tables, library=installed_library())
             writer.describe(form.metadata(info.to_json()))
             describe(info.to_json())
         return info

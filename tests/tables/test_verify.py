@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections import Counter
@@ -569,3 +570,45 @@ def test_a_plan_is_verified_by_its_file(tmp_path: Path) -> None:
     with pytest.raises(dpf.errors.PlanError):
         (tmp_path / "other.json").write_text("{}")
         dpf.verify(tmp_path / "other.json")
+
+
+@pytest.mark.parametrize(
+    ("library", "verdict"),
+    [
+        ({}, "like those that verify it"),
+        ({"version": "9.1.dev2"}, "unlike those that verify it"),
+        ({"digest": "0" * 64}, "unlike those that verify it"),
+        (None, None),
+        ({"version": "0.3\x1b[2J"}, "names no library by version and digest"),
+        ({"digest": "00"}, "names no library by version and digest"),
+        ([], "names no library by version and digest"),
+    ],
+)
+def test_the_library_that_made_a_release_is_named(released: Path, library: Any, verdict: str | None) -> None:
+    def edit(text: str) -> str:
+        data = json.loads(text)
+        data["library"] = data["library"] | library if isinstance(library, dict) else library
+        return json.dumps(data)
+
+    found = dpf.verify(rewrite(released, text=edit))
+    if verdict is not None and verdict.startswith("names no"):
+        assert verdict in only_failure(rewrite(released, text=edit))
+        return
+    lines = [line for line in found.attested if line.startswith("made by dpframe")]
+    assert found.ok, found.failures
+    assert len(lines) == (verdict is not None)
+    if verdict is not None:
+        assert lines[0].endswith(verdict)
+        assert f"dpframe {library.get('version', dpf.__version__)}," in lines[0]
+
+
+def test_the_digest_of_the_library_is_that_of_its_files(released: Path) -> None:
+    """As `sha256sum` lists them, sorted by name; see docs/SECURITY.md."""
+    package = Path(dpf.__file__).parent
+    paths = sorted(package.rglob("*.py"), key=lambda path: str(path.relative_to(package.parent)).encode())
+    listing = [
+        f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.relative_to(package.parent).as_posix()}\n"
+        for path in paths
+    ]
+    (line,) = [line for line in dpf.verify(released).attested if line.startswith("made by dpframe")]
+    assert hashlib.sha256("".join(listing).encode()).hexdigest() in line
