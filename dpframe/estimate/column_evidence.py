@@ -72,8 +72,8 @@ def cell_counts_of(axis: Axis, inferred: Inferred, parts: bool = False) -> Obser
     words = word_count(records)
     if nulls is not None and words is not None:
         # Words below the threshold are released as null: only special values and null together have a count.
-        is_flag = np.arange(axis.cells) >= axis.cells - axis.flag_codes
-        counts += [(is_flag * 1.0, nulls[0] + words[0], nulls[1] + words[1], -math.inf)] if axis.has_null else []
+        is_flag = np.repeat([0.0, 1.0], [axis.cells - axis.flag_codes, axis.flag_codes])
+        counts += [(is_flag, nulls[0] + words[0], nulls[1] + words[1], -math.inf)] if axis.has_null else []
     elif nulls is not None and axis.has_null:
         # Null became a value only if the mean of its counts exceeded three standard errors.
         counts.append((np.eye(axis.cells)[-1], *nulls, DETECTION_SE * math.sqrt(nulls[1])))

@@ -295,17 +295,17 @@ def shares_made_null(inferred: Inferred, spaces: Mapping[str, Space], n: int) ->
     >>> shares_made_null(Inferred(Budget(1.0, 0.0), ("a",), (counts,)), {"a": Nullable(Categorical(["1", "2"]))}, 1_000)
     {'a': 0.2}
     """
-    null_shares = {}
-    for name, space in spaces.items():
-        own = [histogram for histogram in inferred.measured if histogram.column == name]
-        hidden_words, variance = hidden_word_count(own)
-        if space.has_null and n and hidden_words > HINT_SE * math.sqrt(variance):
-            null_shares[name] = hidden_words / n
-    for histogram in inferred.measured:
-        space: Any = spaces.get(histogram.column)
-        if histogram.kind == "values" and n and space is not None and space.has_null and space.inner_space.is_listed:
-            hidden_rows = n - sum(histogram.counts) - max(histogram.missing or 0, 0)
-            error = math.sqrt((len(histogram.counts) + 1) * histogram.variance)
-            if getattr(space.inner_space, "other", None) is None and hidden_rows > HINT_SE * error:
-                null_shares[histogram.column] = hidden_rows / n
+    null_shares: dict[str, float] = {}
+    for name in inferred.columns if n else ():
+        space: Any = spaces.get(name)
+        if space is None or not space.has_null or getattr(space.inner_space, "other", None) is not None:
+            continue
+        histograms = [histogram for histogram in inferred.measured if histogram.column == name]
+        hidden_rows, variance = hidden_word_count(histograms)
+        for histogram in histograms:
+            if histogram.kind == "values" and space.inner_space.is_listed:
+                hidden_rows = n - sum(histogram.counts) - max(histogram.missing or 0, 0)
+                variance = (len(histogram.counts) + 1) * histogram.variance
+        if hidden_rows > HINT_SE * math.sqrt(variance):
+            null_shares[name] = hidden_rows / n
     return null_shares

@@ -97,7 +97,8 @@ class NumbersAndWords(Numbers):
 
     def _count_present(self) -> tuple[float, float]:
         """Return the number of rows with numbers, and its variance."""
-        (present, variance), (words, word_variance) = super()._count_present(), word_count(self.measured)
+        present, variance = super()._count_present()
+        words, word_variance = word_count(self.measured) or (0.0, 0.0)
         return present - max(words, 0.0), variance + word_variance
 
     def _has_nulls(self) -> bool:
@@ -105,7 +106,7 @@ class NumbersAndWords(Numbers):
         (hidden, variance), nulls = hidden_word_count(self.measured), null_count(self.measured)
         if nulls is None:
             return False
-        return hidden + nulls[0] > DETECTION_SE * (variance + nulls[1]) ** 0.5
+        return bool(hidden + nulls[0] > DETECTION_SE * (variance + nulls[1]) ** 0.5)
 
     def inner(self) -> Space:
         """Return the space between the inferred bounds, with the most frequent words as special values."""
