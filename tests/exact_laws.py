@@ -287,8 +287,11 @@ class Inferring:
         assert isinstance(noise, GaussianNoise)
         one, other = (Exact.of(task, rows) for rows in self.tables)
         if threshold:
-            for branch, shown in self._shown(task, i, noise, threshold, one, other):
-                yield branch, before.times(shown)
+            alike: dict[Any, tuple[Task, list[Pair]]] = {}
+            for place, (branch, shown) in enumerate(self._shown(task, i, noise, threshold, one, other)):
+                alike.setdefault(place if self.spaces else decided(branch), (branch, []))[1].append(shown)
+            for branch, parts in alike.values():
+                yield from self._from(branch, i + 1, before.times(Pair.joined(parts)))
             return
         cells = np.flatnonzero(one.counts != other.counts)
         law = count_law(noise, one.counts[cells], other.counts[cells], self.reaches[i])
@@ -300,8 +303,8 @@ class Inferring:
         for row, counts in enumerate(law.counts):
             noisy[cells] = counts
             branch = measured(task, one.counter, Replayed(noise.variance, noisy.copy()), threshold)
-            alike = row if self.spaces else decided(branch)
-            branches.setdefault(alike, (branch, []))[1].append(row)
+            decision = row if self.spaces else decided(branch)
+            branches.setdefault(decision, (branch, []))[1].append(row)
         for branch, rows in branches.values():
             yield from self._from(branch, i + 1, before.times(Pair(law.one[rows], law.other[rows])))
 

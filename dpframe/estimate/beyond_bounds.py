@@ -495,9 +495,12 @@ class Tails:
         low, high = self.of_sum()
         return _over(low, self.present), _over(high, self.present)
 
-    def of_bins(self, cells: int, has_null: bool = False) -> Excess:
-        """Return how many rows of the outermost of some bins lie beyond the bounds, and the standard errors of that."""
-        last = cells - 1 - has_null
+    def of_bins(self, cells: int, flag_cells: int = 0) -> Excess:
+        """Return how many rows of the outermost of some bins lie beyond the bounds, and the standard errors of that.
+
+        The last ``flag_cells`` of the cells are of special values and null.
+        """
+        last = cells - 1 - flag_cells
         return _added([[self.lower] * (cell == 0) + [self.upper] * (cell == last) for cell in range(cells)])
 
     def of_range(self, beyond: tuple[int, int]) -> Ends:
@@ -603,7 +606,7 @@ def _tails(measured: tuple[Measured, ...], space: Space, n: int, gap: float, odd
     weights = np.maximum(cells.counts[inside], 0.0)
     mean = float(weights @ middles / max(weights.sum(), 1e-300))
     unit = float(numbers[1] - numbers[0]) / (final - first)
-    present = max(float(n - max(measured[-1].missing or 0, 0)), 1.0)
+    present = max(float(n - max(measured[-1].rows_in_no_cell, 0)), 1.0)
     with np.errstate(over="ignore"):
         ways = (edges - mean) * unit
     # Times have no codes for missing values, and no sign.

@@ -24,7 +24,7 @@ from dpframe.estimate.evidence.combine import project
 from dpframe.estimate.evidence.law import RowsLaw
 from dpframe.estimate.results import Question, Results
 from dpframe.estimate.surrogates import count_classes
-from dpframe.inference.inferred import Inferred, Measured, null_count
+from dpframe.inference.inferred import Inferred, Measured, null_count, word_count
 from dpframe.inference.steps import is_on_steps
 from dpframe.observe.observation import Observation, p_value, update
 from dpframe.observe.significance import DETECTION_SE
@@ -69,7 +69,12 @@ def cell_counts_of(axis: Axis, inferred: Inferred, parts: bool = False) -> Obser
     # If undetected values are released as null, too, no count covers all nulls.
     has_other = getattr(axis.column.space.inner_space, "other", None) is not None
     nulls = null_count(record for record in records if has_other or record.kind != "values")
-    if nulls is not None and axis.has_null:
+    words = word_count(records)
+    if nulls is not None and words is not None:
+        # Words below the threshold are released as null: only special values and null together have a count.
+        is_flag = np.repeat([0.0, 1.0], [axis.cells - axis.flag_codes, axis.flag_codes])
+        counts += [(is_flag, nulls[0] + words[0], nulls[1] + words[1], -math.inf)] if axis.has_null else []
+    elif nulls is not None and axis.has_null:
         # Null became a value only if the mean of its counts exceeded three standard errors.
         counts.append((np.eye(axis.cells)[-1], *nulls, DETECTION_SE * math.sqrt(nulls[1])))
     if not counts:
@@ -79,10 +84,13 @@ def cell_counts_of(axis: Axis, inferred: Inferred, parts: bool = False) -> Obser
 
 def _yield_value_counts(record: Measured, axis: Axis, limit: float) -> Iterator[CellCount]:
     """Yield the counts of values with a single cell; the cell of all other values has no count."""
-    if record.kind != "values" or axis.grid is not None:
+    if record.kind != "values":
         return
-    space: Any = axis.column.space.inner_space
-    places = {label: i for i, label in enumerate(space.labels()) if label != getattr(space, "other", None)}
+    space, special = axis.column.space.inner_space, axis.column.space.special_labels
+    places: dict[Any, int] = {label: i for i, label in enumerate(special, axis.cells - axis.flag_codes)}
+    if not special and axis.grid is None:
+        other = getattr(space, "other", None)
+        places = {label: i for i, label in enumerate(space.labels()) if label != other}
     for value, count in zip(record.cells, record.counts, strict=False):
         if value in places:
             # Counts are whole, so a smooth law begins half a row below the threshold.

@@ -131,7 +131,7 @@ class CountEstimates(WeightedEstimates):
             results = self._widen_at_bounds(results, axes[0].grid, 1 / max(rows, 1.0) if normalize else 1.0)
         if space.is_numeric and not space.is_listed and tails is not None:
             base = (tails.present if dropna else rows) if normalize else 1.0
-            ends = tails.of_bins(len(index), space.has_null and not dropna), (0.0, 0.0)
+            ends = tails.of_bins(len(index), space.flag_codes - (space.has_null and dropna)), (0.0, 0.0)
             results, attrs = results.opened(ends, self._z, 1 / max(base, 1.0)), attrs | self._tail_attrs([column])
         ranks = self._evidence.ranks(column) if bins is None else None
         if ranks is not None:

@@ -44,7 +44,7 @@ def is_text(type_: pa.DataType) -> bool:
     return bool(t.is_string(inner) or t.is_large_string(inner) or t.is_string_view(inner) or empty)
 
 
-def _count_values(values: pa.Array) -> tuple[int, pa.Array, pa.Array]:
+def count_values(values: pa.Array) -> tuple[int, pa.Array, pa.Array]:
     """Return the nulls of text, its distinct values as UTF-8, and the rows of each value."""
     if pa.types.is_dictionary(values.type):  # counted by its indices, which are no text to compare
         pairs = pc.value_counts(values.indices)
@@ -79,7 +79,7 @@ class Texts(Task):
 
     def counter(self) -> OfColumn:
         """Return a counter of values."""
-        return Values(_count_values)
+        return Values(count_values)
 
     def measure(self, counter: OfColumn, noise: CountNoise, threshold: int, stream: ColumnStream) -> None:
         """Release the values whose noisy count reaches the threshold, with their counts."""

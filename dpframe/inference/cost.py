@@ -28,6 +28,7 @@ from dpframe.inference.histogram_specs import (
     noise_cost,
     worst_branch_cost,
 )
+from dpframe.inference.kinds import WORDS_BRANCHES
 from dpframe.noise.gaussian import GaussianTable, Ints, gaussian_table
 from dpframe.noise.geometric_counts import geometric_noise
 from dpframe.noise.keystream import ColumnStream
@@ -183,7 +184,9 @@ def default_share(histograms: Sequence[Histogram], n: int, whole: Step, contribu
     if not histograms or not secret or n < 1:
         return LEAST_SHARE
     shares = float(worst_branch_cost((h.branch, h.share) for h in histograms))
-    quantile = -NormalDist().inv_cdf(min(0.4, max(whole.delta, 1e-300) / len(histograms)))
+    # Branches of words, which earlier versions lacked, leave the share as it was.
+    count = sum(h.branch is None or h.branch[1] not in WORDS_BRANCHES.values() for h in histograms)
+    quantile = -NormalDist().inv_cdf(min(0.4, max(whole.delta, 1e-300) / count))
     min_share = min(h.share / h.cells for h in histograms if h.sized) / shares
     required_share = 2 * contributions**2 * (quantile * RARE_VALUE_ROWS / n) ** 2 / (whole.square * Fraction(min_share))
     return min(max(float(required_share), LEAST_SHARE), MOST_SHARE)

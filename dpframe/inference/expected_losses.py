@@ -6,6 +6,7 @@ import math
 from collections.abc import Collection
 
 from dpframe.inference.histogram_specs import HistogramSpecs
+from dpframe.inference.kinds import WORDS_BRANCHES
 
 _LOSS_CURVES, _FLOAT_LOSS_CURVE = {"intervals": (0.15, 2.5), "values": (0.2, 2.0), "items": (0.2, 2.0)}, (0.085, 2.0)
 """Noise of inference, in parts of the rows, at which half of the columns are lost, of text its threshold; and a power:
@@ -35,7 +36,9 @@ def expected_losses(
     """
     expected_count, required_rows = 0.0, 0.0
     for name, specs in asked_of:
-        spec = max((h for h in specs if h.kind != "steps"), key=lambda h: (h.threshold, h.variance))
+        # Columns with words beside numbers are too rare to decide a forecast.
+        usual_specs = (h for h in specs if h.kind != "steps" and h.way not in WORDS_BRANCHES.values())
+        spec = max(usual_specs, key=lambda h: (h.threshold, h.variance))
         noise_scale = noise * (spec.threshold or math.sqrt(spec.variance))
         is_float = spec.kind == "intervals" and name in floats
         half, power = _FLOAT_LOSS_CURVE if is_float else _LOSS_CURVES.get(spec.kind, (0.1, 2.0))

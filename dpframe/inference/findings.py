@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import Any
 
 from dpframe.inference.histogram_specs import HISTOGRAM_KINDS, HistogramSpec
-from dpframe.inference.inferred import INTERVALS, Inferred, Measured, null_count
+from dpframe.inference.inferred import INTERVALS, Inferred, Measured, hidden_word_count, null_count
 from dpframe.inference.kinds import unread_kind
 from dpframe.inference.number_counts import MOST_OUTSIDE, NumberCounts, number_counts, odds_of_two_values
 from dpframe.observe.significance import HINT_SE
@@ -51,7 +51,8 @@ class ColumnEvidence:
 
     ``measured``: the histograms of the last kind that was measured. ``two_value_odds``: see `odds_of_two_values`.
     ``unread_kind``: a kind of values that would become null, or None. ``mean_noise_ratio``: noise of the column's mean,
-    in parts of the largest noise allowed; 0 until other columns are judged.
+    in parts of the largest noise allowed; 0 until other columns are judged. ``hidden_words``: rows of words below the
+    threshold, beside numbers.
     """
 
     measured: tuple[Measured, ...]
@@ -60,6 +61,7 @@ class ColumnEvidence:
     two_value_odds: float
     unread_kind: str | None
     mean_noise_ratio: float = 0.0
+    hidden_words: float = 0.0
 
     @property
     def last(self) -> Measured:
@@ -99,6 +101,9 @@ class Reason:
 _HIDDEN_NOISE_FACTOR = 4 / 3
 """How many times too large the noise is said to be if rows are hidden, or beyond the bounds (limit of a message)."""
 
+SPECIAL_DECLARATION = "Integer(LOWER, UPPER, special=[WORD, …])"
+"""Form of a declaration of numbers with words in some rows (limit of a message)."""
+
 REASONS = (
     Reason(
         HISTOGRAM_KINDS,
@@ -115,6 +120,12 @@ REASONS = (
         ("values", "ranks"),
         "more than a fifth of the rows seems to hold other values",
         lambda column: column.has_many_other_values,
+    ),
+    Reason(
+        ("intervals",),
+        "more than a fifth of the rows seems to hold words that did not clear the threshold",
+        lambda column: column.hidden_words > MOST_OUTSIDE * column.n,
+        declaration=SPECIAL_DECLARATION,
     ),
     Reason(
         INTERVALS,
@@ -177,7 +188,9 @@ def _collect_evidence(inferred: Inferred, spaces: Mapping[str, Space], n: int) -
         usable = [one for one in histograms if one.kind != "steps" and _is_countable(one, space)]
         if usable and n > 0 and name in inferred.columns:
             measured = tuple(histogram for histogram in usable if histogram.kind == usable[-1].kind)
-            columns[name] = ColumnEvidence(measured, space, n, odds, _find_unread_kind(histograms, specs.get(name, ())))
+            unread_kind = _find_unread_kind(histograms, specs.get(name, ()))
+            hidden_words, _ = hidden_word_count(histograms)
+            columns[name] = ColumnEvidence(measured, space, n, odds, unread_kind, hidden_words=hidden_words)
     return columns
 
 
@@ -282,12 +295,17 @@ def shares_made_null(inferred: Inferred, spaces: Mapping[str, Space], n: int) ->
     >>> shares_made_null(Inferred(Budget(1.0, 0.0), ("a",), (counts,)), {"a": Nullable(Categorical(["1", "2"]))}, 1_000)
     {'a': 0.2}
     """
-    null_shares = {}
-    for histogram in inferred.measured:
-        space: Any = spaces.get(histogram.column)
-        if histogram.kind == "values" and n and space is not None and space.has_null:
-            hidden_rows = n - sum(histogram.counts) - max(histogram.missing or 0, 0)
-            error = math.sqrt((len(histogram.counts) + 1) * histogram.variance)
-            if getattr(space.inner_space, "other", None) is None and hidden_rows > HINT_SE * error:
-                null_shares[histogram.column] = hidden_rows / n
+    null_shares: dict[str, float] = {}
+    for name in inferred.columns if n else ():
+        space: Any = spaces.get(name)
+        if space is None or not space.has_null or getattr(space.inner_space, "other", None) is not None:
+            continue
+        histograms = [histogram for histogram in inferred.measured if histogram.column == name]
+        hidden_rows, variance = hidden_word_count(histograms)
+        for histogram in histograms:
+            if histogram.kind == "values" and space.inner_space.is_listed:
+                hidden_rows = n - sum(histogram.counts) - max(histogram.missing or 0, 0)
+                variance = (len(histogram.counts) + 1) * histogram.variance
+        if hidden_rows > HINT_SE * math.sqrt(variance):
+            null_shares[name] = hidden_rows / n
     return null_shares

@@ -34,6 +34,7 @@ from dpframe.accounting.budget import Budget, round_up
 from dpframe.accounting.discrete_gaussian import LEAST_SIGMA2, IntegerNoise, gaussian_tail, noise_step
 from dpframe.accounting.gaussian_dp import Step, composed_steps, step_delta
 from dpframe.errors import ParameterError, PlanError
+from dpframe.inference.kinds import WORDS_BRANCHES
 from dpframe.noise.gaussian import gaussian_table
 from dpframe.spaces.json_form import check_names, from_object, to_object
 
@@ -122,7 +123,9 @@ def noise_cost(histograms: Sequence[tuple[Branch | None, int, float]], contribut
     for branch, cells, sigma2 in histograms:
         distance = round_up(gaussian_table(sigma2).distance)
         branches.setdefault(branch, []).append(IntegerNoise(sigma2, 2 * cells, 1, distance))
-    branch_slack = slack / max(len(branches), 1)
+    # A column follows one branch: branches of words, which earlier versions lacked, need no slack beside the others.
+    shared = [branch for branch in branches if branch is None or branch[1] not in WORDS_BRANCHES.values()]
+    branch_slack = slack / max(len(shared), 1)
     common_steps, worst_steps = list[Step](), dict[str, Step]()
     for branch, noises in branches.items():
         step = noise_step(noises, contributions, branch_slack)

@@ -46,8 +46,8 @@ class Measured:
     lengths of lists whose counts exceed their noise.
 
     ``missing`` is the noisy count of nulls, if the type has nulls. Columns of objects count values of another kind as
-    nulls, and norms count lists of another length. ``unit`` is the unit of times. All counts have equal noise variance,
-    and may be negative.
+    nulls, and norms count lists of another length. ``unit`` is the unit of times. ``words`` is the noisy count of words
+    beside numbers, which are neither in a cell nor null. All counts have equal noise variance, and may be negative.
     """
 
     column: str
@@ -57,12 +57,13 @@ class Measured:
     variance: float
     missing: int | None = None
     unit: str | None = None
+    words: int | None = None
 
     def __post_init__(self) -> None:
         is_number = isinstance(self.variance, int | float) and not isinstance(self.variance, bool)
         has_valid_variance = is_number and MIN_COUNT_VARIANCE <= self.variance <= MAX_COUNT_VARIANCE
         has_whole_counts = isinstance(self.counts, tuple) and all(map(_is_count, self.counts))
-        has_valid_missing = self.missing is None or _is_count(self.missing)
+        has_valid_missing = all(count is None or _is_count(count) for count in (self.missing, self.words))
         if self.kind not in HISTOGRAM_KINDS or self.unit not in (None, *UNITS):
             raise PlanError(
                 f"the kind of measured counts must be one of {', '.join(HISTOGRAM_KINDS)}, "
@@ -79,6 +80,16 @@ class Measured:
             raise PlanError("edges between intervals of measured counts must ascend")
         object.__setattr__(self, "variance", float(self.variance))
 
+    @property
+    def rows_in_no_cell(self) -> int:
+        """Noisy count of the rows that are null, or a word beside numbers; it may be negative."""
+        return (self.missing or 0) + (self.words or 0)
+
+    @property
+    def variance_in_no_cell(self) -> float:
+        """Variance of this number of rows."""
+        return self.variance * ((self.missing is not None) + (self.words is not None))
+
     def to_observation(self, edges: Sequence[Any]) -> Observation:
         """Return the counts of intervals as an observation of finer cells, whose edges include these."""
         places = {edge: place for place, edge in enumerate(edges, 1)}
@@ -87,7 +98,7 @@ class Measured:
 
     def to_json(self) -> dict[str, Any]:
         """Return the counts as a JSON object."""
-        return to_object(self, sparse=["unit"])
+        return to_object(self, sparse=["unit", "words"])
 
     @classmethod
     def from_json(cls, data: Any) -> Measured:
@@ -102,10 +113,32 @@ def null_count(measured: Iterable[Measured]) -> tuple[float, float] | None:
     >>> null_count(both)
     (13.0, 1.0)
     """
-    weighted_counts = [(m.missing, 1 / m.variance) for m in measured if m.missing is not None]
-    # Weights are inverse variances, as the counts have independent noise.
+    return _precision_mean([(m.missing, 1 / m.variance) for m in measured if m.missing is not None])
+
+
+def word_count(measured: Iterable[Measured]) -> tuple[float, float] | None:
+    """Return the rows with words beside numbers by all their counts, and the variance; None without these counts."""
+    return _precision_mean([(m.words, 1 / m.variance) for m in measured if m.words is not None])
+
+
+def _precision_mean(weighted_counts: Sequence[tuple[int, float]]) -> tuple[float, float] | None:
+    """Return the mean of independent counts by their inverse variances, and its variance; None without counts."""
     weight = math.fsum(w for _, w in weighted_counts)
     return (math.fsum(count * w for count, w in weighted_counts) / weight, 1 / weight) if weighted_counts else None
+
+
+def hidden_word_count(measured: Sequence[Measured]) -> tuple[float, float]:
+    """Return the rows of words below the threshold of a column of numbers and words, and the variance of this number.
+
+    >>> words = Measured("x", "values", ("refused",), (30,), 2.0)
+    >>> hidden_word_count([words, Measured("x", "intervals", (5,), (9, 9), 2.0, words=40)])
+    (10.0, 4.0)
+    """
+    words = word_count(measured)
+    if words is None:
+        return 0.0, 0.0
+    listed = [m for m in measured if m.kind == "values"]
+    return words[0] - sum(sum(m.counts) for m in listed), words[1] + sum(len(m.counts) * m.variance for m in listed)
 
 
 def _is_count(value: Any) -> bool:

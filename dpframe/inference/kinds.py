@@ -26,6 +26,13 @@ _NARROWER_KINDS = {"number": "whole number", "timestamp": "date"}
 """Narrower branch of a column if no significant count needs the wider branch."""
 
 
+WORDS_BRANCHES = {"whole number": "whole number, words", "number": "number, words"}
+"""Branches that read words beside the values of another branch, by that branch."""
+
+_BASE_BRANCHES = {words_branch: branch for branch, words_branch in WORDS_BRANCHES.items()}
+"""Branches of numbers by the branches that read words, too."""
+
+
 def _sum_candidates(counts: Mapping[str, int]) -> dict[str, int]:
     """Return the count of every branch: the sum over the kinds that it reads."""
     return {name: sum(counts[kind] for kind in kinds) for name, kinds in _KINDS_BY_BRANCH.items()}
@@ -37,7 +44,10 @@ def _is_significant(count: float, error: float) -> bool:
 
 
 def choose_branch(counts: Mapping[str, int], error: float, branches: Container[str]) -> str:
-    """Return the branch of the most frequent kind in noisy counts; text if no kind is significant."""
+    """Return the branch of the most frequent kind in noisy counts; text if no kind is significant.
+
+    Numbers are read with words if the count of text is significant, too.
+    """
     sums = _sum_candidates(counts)
     set_branch = max(SETS, key=lambda name: sums[name])
     # An empty set has no items that show their kind.
@@ -48,7 +58,10 @@ def choose_branch(counts: Mapping[str, int], error: float, branches: Container[s
     if not _is_significant(sums[largest_branch], error) or largest_branch not in branches or has_codes:
         return "text"
     needs_wider_branch = counts.get(largest_branch, 0) > DETECTION_SE * error
-    return largest_branch if needs_wider_branch else _NARROWER_KINDS.get(largest_branch, largest_branch)
+    branch = largest_branch if needs_wider_branch else _NARROWER_KINDS.get(largest_branch, largest_branch)
+    words_branch = WORDS_BRANCHES.get(branch)
+    has_words = words_branch in branches and _is_significant(sums["text"], error)
+    return words_branch if has_words and words_branch is not None else branch
 
 
 _LOSSLESS_KINDS = {
@@ -67,12 +80,16 @@ def unread_kind(
     ``nulls``: the number of values that were read as null, and its variance. The values of unread kinds are among them.
     The level is the level for the column's own kind.
     """
-    branch = choose_branch(counts, variance**0.5, branches)
+    chosen_branch = choose_branch(counts, variance**0.5, branches)
+    branch = _BASE_BRANCHES.get(chosen_branch, chosen_branch)
+    has_words = branch != chosen_branch
     wider_branch = next((wider for wider, narrower in _NARROWER_KINDS.items() if narrower == branch), branch)
-    holds_all = branch == "text" and set(branches) <= set(_WRITTEN_BRANCHES)
+    is_written = set(branches) - _BASE_BRANCHES.keys() <= set(_WRITTEN_BRANCHES)
+    holds_all = is_written and (branch == "text" or has_words)
     if holds_all or not _is_significant(_sum_candidates(counts)[wider_branch], variance**0.5):
         return None
     read_kinds = {"null", *_KINDS_BY_BRANCH[wider_branch], *_LOSSLESS_KINDS.get(branch, ())}
+    read_kinds |= set(_KINDS_BY_BRANCH["text"]) if has_words else set()
     unread_counts = {kind: count for kind, count in counts.items() if kind not in read_kinds}
     kind = max(unread_counts, key=lambda name: unread_counts[name])
     evidence = [(float(unread_counts[kind]), variance)]
@@ -93,6 +110,8 @@ _BRANCH_HISTOGRAMS: dict[str, tuple[tuple[str, ...], ...]] = {
     "boolean": (("nulls",), ()),
     "whole number": (_NUMBERS,),
     "number": (_NUMBERS,),
+    "whole number, words": (("values", *_NUMBERS[:2]),),
+    "number, words": (("values", *_NUMBERS[:2]),),
     "date": (_NUMBERS,),
     "timestamp": (_NUMBERS,),
     "duration": (_NUMBERS,),
@@ -100,7 +119,7 @@ _BRANCH_HISTOGRAMS: dict[str, tuple[tuple[str, ...], ...]] = {
     "set of text": (("items",),),
     "set of whole numbers": (("items",),),
 }
-"""The kinds of histograms that every branch asks for, in their order."""
+"""The kinds of histograms that every branch asks for, in their order (limit of the format)."""
 
 _WRITTEN_BRANCHES = ("text", "boolean", "whole number", "number", "date", "timestamp")
 """Branches that every column of objects asks for: types whose values may be written as text."""

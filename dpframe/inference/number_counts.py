@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpframe.inference.cells import RunSums, fit_intervals, is_single_float
-from dpframe.inference.inferred import Measured, null_count
+from dpframe.inference.inferred import Measured, null_count, word_count
 from dpframe.inference.minority import Minority, fit_minority
 from dpframe.inference.ranges import SHORT_RUN_WIDTHS, TINY_SIZE
 from dpframe.observe.observation import Observation, Runs, update
@@ -149,8 +149,8 @@ class NumberCounts:
 
     @property
     def present(self) -> int:
-        """Rows that are not null, at least one."""
-        return max(self.n - max(self.measured[-1].missing or 0, 0), 1)
+        """Rows that are neither null nor a word, at least one."""
+        return max(self.n - max(self.measured[-1].rows_in_no_cell, 0), 1)
 
     @cached_property
     def inside_shares(self) -> FloatArray:
@@ -170,18 +170,21 @@ class NumberCounts:
     def share_outside(self) -> tuple[float, float]:
         """Share of the rows present beyond the bounds, at least 0, and its standard error.
 
-        Nulls count as outside if the space has no nulls. All cells of a round and the nulls add up to n rows.
+        Nulls count as outside if the space has no nulls; words are neither. All cells of a round, the nulls and the
+        words add up to n rows.
         """
         counts, covariance, outside_shares = self.counts, self.covariance, 1 - self.inside_shares
-        nulls = null_count(self.measured)
-        if nulls is not None:
-            counts, covariance = np.append(counts, nulls[0]), np.pad(covariance, (0, 1))
-            covariance[-1, -1] = nulls[1]
-            outside_shares = np.append(outside_shares, float(not self.space.has_null))
+        others = ((null_count(self.measured), float(not self.space.has_null)), (word_count(self.measured), 0.0))
+        for estimate, outside_share in others:
+            if estimate is not None:
+                counts, covariance = np.append(counts, estimate[0]), np.pad(covariance, (0, 1))
+                covariance[-1, -1] = estimate[1]
+                outside_shares = np.append(outside_shares, outside_share)
         all_rows = Observation(Runs.between([0, len(counts)]), np.array([float(self.n)]), np.zeros(1))
         counts, covariance = update(counts, covariance, all_rows)
         variance = max(float(outside_shares @ covariance @ outside_shares), 0.0)
-        present = max(self.n - float(counts[-1]) if nulls is not None and self.space.has_null else self.n, 1.0)
+        absent_rows = counts[len(self.counts) :] * (outside_shares[len(self.counts) :] == 0)
+        present = max(self.n - float(absent_rows.sum()), 1.0)
         return max(float(outside_shares @ counts), 0.0) / present, math.sqrt(variance) / present
 
     @property
@@ -247,8 +250,8 @@ class NumberCounts:
         """
         last_round, places = self.measured[-1], np.array(cells)
         variance = self.covariance[np.ix_(places, places)].sum()
-        variance += 0.0 if last_round.missing is None else last_round.variance
-        remainder = self.n - (last_round.missing or 0) - self.counts[places].sum()
+        variance += last_round.variance_in_no_cell
+        remainder = self.n - last_round.rows_in_no_cell - self.counts[places].sum()
         return float(remainder), math.sqrt(max(variance, 0.0))
 
     @cached_property
@@ -436,9 +439,9 @@ def _fit_minority(measured: tuple[Measured, ...], is_whole: bool, n: int) -> Min
     counts, covariance = fit_intervals(measured)
     if not is_whole:  # the outermost cells of floats hold the infinities
         ends, counts, covariance = ends[1:-1], counts[1:-1], covariance[1:-1, 1:-1]
-    missing = measured[-1].missing
-    missing_variance = 0.0 if missing is None else measured[-1].variance
-    return fit_minority(ends, counts, covariance, n - (missing or 0), missing_variance, is_whole)
+    last_round = measured[-1]
+    present, variance = n - last_round.rows_in_no_cell, last_round.variance_in_no_cell
+    return fit_minority(ends, counts, covariance, present, variance, is_whole)
 
 
 def _precision_mean(first: tuple[float, float], second: tuple[float, float]) -> float:
@@ -461,9 +464,9 @@ def odds_of_two_values(measured: tuple[Measured, ...], n: int) -> float:
             continue
         place, error = histogram.cells.index(1), math.sqrt(histogram.variance)
         rarer_count, commoner_count = sorted(histogram.counts[place : place + 2])
-        present = n - max(histogram.missing or 0, 0)
+        present = n - max(histogram.rows_in_no_cell, 0)
         remainder = present - rarer_count - commoner_count
-        remainder_error = error * math.sqrt(2 + (histogram.missing is not None))
+        remainder_error = math.sqrt(2 * histogram.variance + histogram.variance_in_no_cell)
         two_value_count += rarer_count > DETECTION_SE * error and remainder < HINT_SE * remainder_error
         other_count += commoner_count > _DOMINANT_SHARE * present and remainder > DETECTION_SE * remainder_error
     return two_value_count / other_count

@@ -16,9 +16,10 @@ from dpframe.inference.categories import TEXT_SHARE, Items, NumberedItems, Texts
 from dpframe.inference.column import Presence, Task
 from dpframe.inference.cost import CountNoise, Histogram
 from dpframe.inference.inferred import Measured
-from dpframe.inference.kinds import SETS, choose_branch
+from dpframe.inference.kinds import SETS, WORDS_BRANCHES, choose_branch
 from dpframe.inference.numbers import Numbers, Times
 from dpframe.inference.vectors import Lists
+from dpframe.inference.words import WORDS_BRANCH_SHARE, NumbersAndWords, read_words
 from dpframe.noise.keystream import ColumnStream
 from dpframe.spaces import Boolean, Datetime, Space
 from dpframe.spaces.field import Field
@@ -34,6 +35,8 @@ _BRANCHES: dict[str, tuple[pa.DataType, Callable[[Field, int, int, bytes], Task]
     "boolean": (pa.bool_(), lambda field, *_: Presence(field, Boolean())),
     "whole number": (pa.int64(), lambda field, n, *_: Numbers(field, n)),
     "number": (pa.float64(), lambda field, n, *_: Numbers(field, n)),
+    WORDS_BRANCHES["whole number"]: (pa.int64(), lambda field, n, *_: NumbersAndWords(field, n)),
+    WORDS_BRANCHES["number"]: (pa.float64(), lambda field, n, *_: NumbersAndWords(field, n)),
     "date": (pa.date32(), lambda field, n, *_: Times(field, n)),
     "timestamp": (pa.timestamp("us"), lambda field, n, *_: Times(field, n)),
     "duration": (pa.duration("us"), lambda field, n, *_: Times(field, n)),
@@ -43,6 +46,9 @@ _BRANCHES: dict[str, tuple[pa.DataType, Callable[[Field, int, int, bytes], Task]
 }
 """Branches by the kind of values, in a public order: the Arrow type to read values as, and the task of the column, from
 its field, rows, largest number of items per row, and key of truncation."""
+
+_SIZED_BRANCHES = tuple(name for name in _BRANCHES if name not in WORDS_BRANCHES.values())
+"""Branches by which the default share of the budget is sized."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +67,7 @@ class _Source:
     kinds: tuple[str, ...] = KINDS
     is_listed: bool = False
     share: float = 1.0
-    sized: tuple[str, ...] = ("", *_BRANCHES)
+    sized: tuple[str, ...] = ("", *_SIZED_BRANCHES)
 
 
 def _to_objects(values: Any) -> Sequence[Any]:
@@ -101,13 +107,14 @@ _WRITTEN = _Source(
 _ENTRIES = _Source(
     methodcaller("kind_counts"),
     _read_entries,
-    tuple(name for name, (type_, _) in _BRANCHES.items() if not pa.types.is_list(type_)),
+    tuple(name for name in _SIZED_BRANCHES if not pa.types.is_list(_BRANCHES[name][0])),
     is_listed=True,
     # A dictionary lists its values, so that numbers and times get fewer. Most categoricals are of text.
     share=TEXT_SHARE,
     sized=("text",),
 )
-"""For pandas categoricals: entries may be any object, and which dtype they have together follows the data."""
+"""For pandas categoricals: entries may be any object, and which dtype they have together follows the data (limit of the
+format)."""
 
 
 class Objects(Task):
@@ -137,8 +144,9 @@ class Objects(Task):
         histograms = [Histogram("kinds", 1, _KINDS_SHARE * self._source.share, sized="" in sized)]
         for name, task in self._tasks.items():
             task_share, branch = sum(histogram.share for histogram in task.histograms), (self.field.name, name)
+            share = self._share * (WORDS_BRANCH_SHARE if name in WORDS_BRANCHES.values() else 1.0)
             histograms += [
-                replace(h, share=h.share / task_share * self._share, branch=branch, sized=name in sized)
+                replace(h, share=h.share / task_share * share, branch=branch, sized=name in sized)
                 for h in task.histograms
             ]
         return tuple(histograms)
@@ -155,7 +163,8 @@ class Objects(Task):
         """Return a counter of kinds, then of the values of the found kind, read as an Arrow column of its type."""
         if self._branch is None:
             return Cells(self._source.count_kinds, len(self._source.kinds))
-        read = partial(_read_values, self._source.read, _BRANCHES[self._branch][0])
+        read_branch = read_words if self._branch in WORDS_BRANCHES.values() else _read_values
+        read = partial(read_branch, self._source.read, _BRANCHES[self._branch][0])
         return self._tasks[self._branch].counter().after(read)
 
     def measure(self, counter: OfColumn, noise: CountNoise, threshold: int, stream: ColumnStream) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dpframe.errors import InferenceWarning, list_below, name_list, warn
-from dpframe.inference.findings import hinted_nulls, shares_made_null
+from dpframe.inference.findings import SPECIAL_DECLARATION, hinted_nulls, shares_made_null
 from dpframe.plan.plan import Plan
 from dpframe.plan.words import nearly_found_lines
 
@@ -15,6 +15,9 @@ _TEXT_HINT = 'convert text that writes dates (pd.to_datetime), numbers, or sever
 Whether cells look like lists is not looked up: the hint would be an answer about the data. It is for any text.
 """
 
+
+_WORDS_HINT = f"declare numbers with words in some rows as {SPECIAL_DECLARATION}, or read them from a CSV file"
+"""Said of any text, too; in a CSV file numbers are found beside words."""
 
 _PERSON_HINT = "pass text that names persons as privacy_id= if a person may have several rows"
 """Said of any text: that its values are many and repeat would be an answer about the data, too."""
@@ -39,9 +42,10 @@ def warn_of_nulls(plan: Plan) -> None:
     }
     if null_shares:
         name = max(null_shares, key=null_shares.__getitem__)
+        placeholder = "[CATEGORY, …]" if plan[name].space.is_listed else SPECIAL_DECLARATION
         warn(
             f"rare values of {name_list(list(null_shares))} were not found and are null, up to "
-            f"{100 * null_shares[name]:.2g} % of the rows; declare spaces={{{name!r}: [CATEGORY, …]}} in the next "
+            f"{100 * null_shares[name]:.2g} % of the rows; declare spaces={{{name!r}: {placeholder}}} in the next "
             "release",
             InferenceWarning,
         )
@@ -61,7 +65,7 @@ def warn_not_found(plan: Plan, expected: Sequence[str] = ()) -> None:
     ]
     entries = ", ".join(f"{finding.column!r}: {finding.placeholder}" for finding in plan.not_found)
     is_text = any(finding.placeholder == "[CATEGORY, …]" for finding in plan.not_found)
-    hints = [_TEXT_HINT] * is_text + [_PERSON_HINT] * (is_text and not plan.privacy_id)
+    hints = [_TEXT_HINT, _WORDS_HINT] * is_text + [_PERSON_HINT] * (is_text and not plan.privacy_id)
     below = [*grounds, *nearly_found_lines(plan), *hints, *(f"expected: {line}" for line in expected)]
     warn(
         f"private inference did not find the spaces of {len(plan.not_found)} of {len(plan.columns)} columns, whose "

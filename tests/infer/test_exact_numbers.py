@@ -22,7 +22,9 @@ from dpframe.inference.cost import Histogram, Spending, spend
 from dpframe.inference.numbers import Numbers, Times
 from dpframe.inference.objects import Objects
 from dpframe.inference.vectors import Lists
+from dpframe.inference.words import NumbersAndWords, read_words
 from dpframe.spaces.field import Field
+from dpframe.spaces.object_reading import read_as
 from dpframe.totals.counts import Cells, Values
 
 EPSILONS = (0.0, 0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0)
@@ -107,6 +109,27 @@ CASES = {
     ),
     "objects of another kind": Case(
         Objects(Field("x", pa.null(), True), 6, 2, KEY), [6] * 6, [6] * 5 + ["a"], (5, 2, 2, 2), Step(3.0, 0.01)
+    ),
+    "a word among numbers": Case(
+        NumbersAndWords(Field("x", pa.int64(), True), 6),
+        read_words(read_as, pa.int64(), [6] * 4 + ["a"] * 2),
+        read_words(read_as, pa.int64(), [6] * 4 + ["a", 7]),
+        (4, 3, 3),
+        Step(3.0, 0.05),
+    ),
+    "a word of its own among numbers": Case(
+        NumbersAndWords(Field("x", pa.int64(), True), 6),
+        read_words(read_as, pa.int64(), [6] * 5 + ["a"]),
+        read_words(read_as, pa.int64(), [6] * 5 + ["b"]),
+        (6, 3, 3),
+        Step(3.0, 0.05),
+    ),
+    "objects with words": Case(
+        Objects(Field("x", pa.null(), True), 6, 2, KEY),
+        [6] * 4 + ["a"] * 2,
+        [6] * 5 + ["a"],
+        (5, 3, 2, 2),
+        Step(3.0, 0.05),
     ),
     "a text of its own": Case(
         Texts(Field("x", pa.string(), False)),
