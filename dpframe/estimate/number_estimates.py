@@ -891,7 +891,7 @@ class NumberEstimates(WeightedEstimates):
         >>> dpf.Estimates(safe).quantile("age", [0.25, 0.5]).round()
               estimate  std_error  lower  upper
         q
-        0.25      40.0        5.0   26.0   47.0
+        0.25      40.0        5.0   26.0   46.0
         0.50      57.0        5.0   42.0   62.0
         """
         sampling = self._source.sampling(target)

@@ -22,10 +22,6 @@ from dpframe.spaces.arrays import FloatArray, IntArray
 _LINEARISATIONS = 3
 """Fits of counts above a threshold, each linearised at the fit before (tolerance)."""
 
-_PROFILE_LOSS_FACTOR = 1.3
-"""Factor of the log-likelihood that a profile may lose: its law of the other cells is not quite the likeliest (tuned;
-half and twice it change widths on a census by −15 and 16 %)."""
-
 _ROW_BOOTSTRAP_FACTOR = 1.5
 """Factor of the bootstrap's errors: its truths are as smooth as the fit, real ones are not (tuned; half and twice it
 change widths on a census by −61 and 0 %)."""
@@ -191,7 +187,7 @@ class RowsLaw(Law):
         Given the table's rows, only the channel's part of the counts' variance is noise.
         """
         noise = float(noise_share([self.channel], self.shares))
-        return _PROFILE_LOSS_FACTOR * z**2 / 2 * ((1 - sampling) * noise + sampling)
+        return z**2 / 2 * ((1 - sampling) * noise + sampling)
 
     def parts_of(self, parts: FloatArray, sampling: float, z: float) -> FloatArray:
         """Return shares of the rows; see `Law`."""
