@@ -127,7 +127,7 @@ def test_what_stops_a_release_is_said():
     assert found.lines[0].startswith("ill: a release is refused, as a value is null, and its space holds no nulls")
     assert not len(found.errors)
     assert len(TABLE.head(0).dp.check(PLAN).errors) == 0
-    with pytest.raises(dpf.errors.AlreadySanitizedError, match="check the plan on the original table"):
+    with pytest.raises(dpf.errors.AlreadySanitizedError, match="a release already; check takes the original table"):
         TABLE.dp.sanitize(plan=PLAN).dp.check(PLAN)
     with pytest.raises(dpf.ParameterError, match="plan must be a Plan"):
         TABLE.dp.check(PLAN.to_json())
