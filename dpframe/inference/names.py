@@ -65,7 +65,7 @@ class Words:
 Alternative = Bounds | Words
 
 
-def _spellings(*values: str) -> tuple[Words, ...]:
+def _spellings(*values: str) -> tuple[Alternative, ...]:
     """Return categories in small letters, with a capital, and in capitals."""
     cases = (tuple(map(change, values)) for change in (str.lower, str.capitalize, str.upper))
     return tuple(map(Words, dict.fromkeys(cases)))
@@ -76,10 +76,15 @@ def _list_words(text: str) -> tuple[str, ...]:
     return tuple(text.split())
 
 
-_BINARY = (Bounds(0, 1), Bounds(1, 2))
+_BINARY: tuple[Alternative, ...] = (Bounds(0, 1), Bounds(1, 2))
 """Codes of two answers (theory: usual codes)."""
-_YES_NO = (*_spellings("no", "yes"), *_spellings("n", "y"), *_spellings("false", "true"), *_BINARY)
-_SEX = (
+_YES_NO: tuple[Alternative, ...] = (
+    *_spellings("no", "yes"),
+    *_spellings("n", "y"),
+    *_spellings("false", "true"),
+    *_BINARY,
+)
+_SEX: tuple[Alternative, ...] = (
     *_spellings("female", "male"),
     *_spellings("f", "m"),
     *_spellings("woman", "man"),

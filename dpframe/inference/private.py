@@ -208,11 +208,16 @@ class Measurement:
 
     def _after(self, checks: Sequence[NameCheck], columns: Sequence[Field]) -> Measurement:
         """Return the inference of columns from the part of the budget that checks leave."""
-        step = step_after(total_step_of(self.budget), checks, self.contributions)
-        rounds = affordable_rounds(len(columns), self.n, float(step.square), self.contributions)
-        # The step enters the key of the noise: its digits are rounded, downwards for privacy.
-        rounded_step = Step(fewer_digits_down(step.mu), fewer_digits_down(step.delta))
-        return Measurement.of(columns, self.n, rounded_step, self.contributions, self.most_items, self.digest, rounds)
+        step = _step_after(self.budget, checks, self.contributions)
+        # No more rounds than with all columns: `_design_checks` made sure that those can be paid for.
+        rounds = min(affordable_rounds(len(columns), self.n, float(step.square), self.contributions), self.rounds)
+        return Measurement.of(columns, self.n, step, self.contributions, self.most_items, self.digest, rounds)
+
+
+def _step_after(budget: Budget | Step, checks: Sequence[NameCheck], contributions: int) -> Step:
+    """Return the part of a budget that checks leave; its digits are rounded, as it enters the key of the noise."""
+    step = step_after(total_step_of(budget), checks, contributions)
+    return Step(fewer_digits_down(step.mu), fewer_digits_down(step.delta))
 
 
 def _design_checks(
@@ -229,14 +234,13 @@ def _design_checks(
         return None
     costs = {name: float(worst_branch_cost((h.branch, h.share) for h in asked)) for name, asked in histograms.items()}
     shares = {name: cost / sum(costs.values()) for name, cost in costs.items()}
-    total = total_step_of(budget)
-    design = CheckDesign.of(proposals, shares, n, total, contributions)
+    design = CheckDesign.of(proposals, shares, n, total_step_of(budget), contributions)
     if design is None:
         return None
     # No outcome of the checks may refuse the inference of other columns: all checks and all columns cost most.
     try:
         all_histograms = [histogram for of_column in histograms.values() for histogram in of_column]
-        spend(step_after(total, design.checks, contributions), all_histograms, n, contributions)
+        spend(_step_after(budget, design.checks, contributions), all_histograms, n, contributions)
     except ParameterError:
         return None
     return design

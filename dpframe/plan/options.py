@@ -128,7 +128,7 @@ class PlanOptions(TypedDict, total=False):
     use_names: Annotated[
         bool,
         Option(
-            True,
+            False,
             "Let names of columns propose spaces (age: 0 to 120), which a few noisy counts of the rows that fit check.",
             "Accepted spaces are used, other columns are inferred; `Plan.fitting_shares` says which. Needs δ > 0.",
             check=_check_flag,

@@ -23,12 +23,12 @@ def patients(n: int = N) -> pd.DataFrame:
 
 @pytest.fixture(scope="module")
 def safe() -> Any:
-    return dpf.sanitize(patients(), epsilon=1.0, key=KEY)
+    return dpf.sanitize(patients(), epsilon=1.0, use_names=True, key=KEY)
 
 
 def plan_of(source: Any, epsilon: float = 1.0, **options: Any) -> dpf.Plan:
     """Return the plan of a release under the fixed key."""
-    released = dpf.sanitize(source, epsilon=epsilon, key=KEY, **options)
+    released = dpf.sanitize(source, epsilon=epsilon, key=KEY, **{"use_names": True, **options})
     return released.dp.release.plan
 
 
@@ -45,7 +45,7 @@ def test_one_count_accepts_all_names_and_every_page_says_so(safe):
     assert line in str(plan)
     assert line in str(plan.explain())
     assert line in str(safe.dp.report())
-    expectation = str(dpf.expect(patients(), epsilon=1.0))
+    expectation = str(dpf.expect(patients(), epsilon=1.0, use_names=True))
     assert "accept the spaces that names propose: 'Age' (0 to 120), 'sex'" in expectation
 
 
@@ -100,7 +100,7 @@ def test_files_and_values_of_any_type_are_checked_alike(kind, tmp_path):
         plan = plan_of(patients().astype({"Age": object, "sex": object, "smoker": "category"}))
     else:
         (patients().to_csv if kind == "csv" else patients().to_parquet)(source, index=False)
-        plan = dpf.sanitize(source, target, epsilon=1.0, key=KEY).plan
+        plan = dpf.sanitize(source, target, epsilon=1.0, use_names=True, key=KEY).plan
     assert set(plan.fitting_shares) == {"Age", "sex", "smoker"}
     assert plan.spaces["Age"].inner_space == dpf.Integer(0, 120)
 
@@ -108,5 +108,5 @@ def test_files_and_values_of_any_type_are_checked_alike(kind, tmp_path):
 def test_dask_checks_names_as_one_machine_does():
     dask = pytest.importorskip("dask.dataframe")
     frame = dask.from_pandas(patients(), npartitions=3)
-    released = [dpf.sanitize(one, epsilon=1.0, key=KEY) for one in (frame, patients())]
+    released = [dpf.sanitize(one, epsilon=1.0, use_names=True, key=KEY) for one in (frame, patients())]
     pd.testing.assert_frame_equal(released[0].compute(), released[1], check_dtype=False)

@@ -33,7 +33,7 @@ def plan(delta: float = 1e-6, **options: Any) -> Plan:
         frame["basket"] = [frozenset("ab") if j % 3 else frozenset("bc") for j in i]
         frame["hours"] = pd.Series([int(j) % 24 if j % 5 else None for j in i], dtype=object)
     return ReleaseInfo.from_json(
-        dpf.sanitize(frame, epsilon=4.0, delta=delta, key=KEY, use_names=False, **options).attrs["dpframe"]
+        dpf.sanitize(frame, epsilon=4.0, delta=delta, key=KEY, **options).attrs["dpframe"]
     ).plan
 
 

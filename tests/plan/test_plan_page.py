@@ -88,7 +88,7 @@ def test_the_page_holds_no_markup_of_names_and_loads_nothing(page):
 
 def test_what_inference_would_lose_falls_with_epsilon_and_rows():
     census = dpf.datasets.make_census(2_000, columns=["age", "sex"])
-    found = lost_columns(dpf.plan(census, 1.0, use_names=False), [0.5, 1.0, 2.0], [1_000, 2_000, 4_000])
+    found = lost_columns(dpf.plan(census, 1.0), [0.5, 1.0, 2.0], [1_000, 2_000, 4_000])
     lost = np.array(found["lost"])
     assert found["columns"] == 2
     assert (np.diff(lost, axis=0) < 0).all()
