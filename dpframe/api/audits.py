@@ -122,7 +122,7 @@ def audit(
     >>> plan = dpf.plan(frame, epsilon=1, spaces=spaces, nulls="impute")
     >>> print(audit(frame, plan, runs=20, random_state=0))
     20 edits: at most one released row differed, and nothing else
-    >>> small = audit(plan, runs=200, random_state=0)
+    >>> small = audit(plan, runs=100, random_state=0)
     >>> small.refuted, small.bounds.mus["all"] < small.claim.steps["all"].mu
     (False, True)
     """

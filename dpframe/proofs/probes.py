@@ -80,7 +80,8 @@ def table_entries(table: MeasuredTable, codes: Codes, spaces: Mapping[str, Space
     if measure.kind in ("items", "item_pairs"):
         return _item_entries(columns[0], item_count(space), measure.kind == "item_pairs")
     if measure.kind == "sizes":
-        null = space.is_null(columns[0]) if space.has_null else np.zeros(len(rows), dtype=np.bool_)
+        sets: Any = space
+        null = sets.is_null(columns[0]) if space.has_null else np.zeros(len(rows), dtype=np.bool_)
         sizes = set_sizes(columns[0][~null].astype(np.uint64))
         return _entries_of(rows[~null], np.searchsorted(size_starts(space), sizes, side="right") - 1)
     if measure.level > 1:
@@ -355,7 +356,7 @@ def _log_law(mechanism: Mechanism, outputs: npt.NDArray[Any], value: npt.NDArray
         response: Any = mechanism
         table = getattr(response, "source", response.table)
         is_equal = (outputs == value).all(axis=1)
-        return np.where(is_equal, np.log(float(table.keep)), np.log(float(table.threshold)))
+        return np.asarray(np.where(is_equal, np.log(float(table.keep)), np.log(float(table.threshold))))
     shown = np.bitwise_count(outputs & value).sum(axis=1).astype(np.int64)
     extra = np.bitwise_count(outputs).sum(axis=1).astype(np.int64) - shown
     hidden = int(np.bitwise_count(value).sum()) - shown
