@@ -1,4 +1,4 @@
-"""Pictures of estimates, with their intervals (needs matplotlib: ``pip install 'dpframe[plot]'``)."""
+"""Pictures of estimates, with their intervals (needs matplotlib: ``pip install matplotlib``)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def draw(estimates: Any, columns: tuple[str, ...], ax: Any, options: dict[str, A
     try:
         import matplotlib.pyplot as plt
     except ModuleNotFoundError:
-        raise ParameterError("plots need matplotlib; install it with pip install 'dpframe[plot]'") from None
+        raise ParameterError("plots need matplotlib; install it with pip install matplotlib") from None
     if len(columns) not in (1, 2):
         raise ParameterError("plot takes one column, or two for a cross table")
     if ax is None:
