@@ -89,12 +89,11 @@ class CsvInput(FileInput):
         # A release is in the standard dialect, which wrote it.
         return table if table.text is not None else replace(table, dialect=current_dialect())
 
-    @property
     def digest(self) -> bytes:
         """Return a digest of the files and of their dialect: a job that is repeated has to read the same values."""
         if self.dialect == STANDARD_DIALECT:
-            return super().digest
-        return hashlib.sha256(super().digest + repr(self.dialect).encode()).digest()
+            return super().digest()
+        return hashlib.sha256(super().digest() + repr(self.dialect).encode()).digest()
 
     @staticmethod
     def _describe_file(path: Path) -> tuple[pa.Schema, str | None, int]:

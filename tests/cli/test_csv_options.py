@@ -53,7 +53,7 @@ def test_a_dialect_is_read_as_the_standard_form_is(german, encoding):
     assert frame["Wort"].isna().sum() == 200
     # Other values of the same bytes: a job that is repeated has to tell the dialects apart.
     with reading_dialect(CsvDialect(";", ",", False, encoding)):
-        assert open_input(german).digest != table.digest
+        assert open_input(german).digest() != table.digest()
 
 
 def test_every_command_that_reads_a_table_takes_a_dialect(german, tmp_path, capsys):
