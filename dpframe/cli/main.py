@@ -13,6 +13,7 @@ import os
 import sys
 import time
 import warnings
+from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -392,7 +393,7 @@ def verify(
         raise typer.Exit(REFUTED_EXIT_CODE)
 
 
-_COMMANDS = {
+_COMMANDS: dict[Callable[..., Any], str] = {
     takes_csv_options(spaces): "dpframe spaces people.parquet --output spaces.json",
     takes_csv_options(forecast): "dpframe forecast people.csv --epsilon 1 --epsilon 4",
     record: "dpframe record release.parquet -o record.yaml --curator 'Statistics Office'",
