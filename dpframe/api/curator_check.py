@@ -172,7 +172,7 @@ class CuratorCheck:
         try:
             from matplotlib import pyplot
         except ImportError:
-            raise ParameterError("plot needs matplotlib; pip install 'dpframe[plot]'") from None
+            raise ParameterError("plot needs matplotlib; pip install matplotlib") from None
         ax = pyplot.subplots()[1] if ax is None else ax
         for statistic, part in self.errors.groupby(level=0, sort=False):
             ax.scatter(part["forecast"], part["error"], label=statistic, s=16)

@@ -17,6 +17,7 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from dpframe.api.row_signal import warn_of_faint_rows
 from dpframe.channels import Mechanism
 from dpframe.errors import ParameterError, PrivacyLeakWarning, SeededReleaseWarning, warn
 from dpframe.inference.drafted import DraftedSpaces
@@ -212,6 +213,7 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         budget = _StepBudget(account, step=self, labels=_row_labels(table, X), mark=mark)
         self.plan_ = run_release_job(frame, request, budget, lambda _, ready: ready.plan)
         self._names = frame.names
+        warn_of_faint_rows(self.plan_)
         return self
 
     def transform(self, X: Any) -> Any:

@@ -10,6 +10,7 @@ import typer
 
 from dpframe.api import audits
 from dpframe.api.curator_check import checked, declared_plan
+from dpframe.api.profile import profiled
 from dpframe.cli.pipes import Source
 from dpframe.cli.shared import AsJson, option
 from dpframe.cli.spaces import SpaceOptions, add_space_options, read_spaces
@@ -73,13 +74,20 @@ def check(
 ) -> None:
     """Look at the data: values that a plan clips, truncates or refuses, only for the curator's eyes. Writes nothing.
 
+    Without --plan, --spaces and --space it profiles the file: types, nulls, extremes, and the spaces that they suggest.
     Ends with 1 if a release would be refused.
     """
     table = open_input(source)
-    if (plan is None) == (spaces is None and not space):
-        raise ParameterError("give --plan, or --spaces and --space to try before there is one, e.g. --space age=0,120")
+    has_spaces = spaces is not None or bool(space)
+    if plan is not None and has_spaces:
+        raise ParameterError("spaces are already decided by --plan; leave --spaces and --space out")
     if plan is not None and (drop or privacy_id is not None):
         raise ParameterError("--drop and --privacy-id are already decided by --plan; leave them out")
+    if plan is None and not has_spaces:
+        if privacy_id is not None:
+            raise ParameterError("a profile counts rows; give --privacy-id with --spaces, or leave it out")
+        typer.echo(to_options_text(str(profiled(table.without(drop or [])))))
+        return
     declared = (
         None
         if plan is not None

@@ -8,7 +8,7 @@ from typing import Any
 from typer.core import TyperArgument, TyperCommand, TyperGroup
 
 GROUPS = {
-    "Plan a release": ("spaces", "plan", "check"),
+    "Plan a release": ("check", "spaces", "forecast", "plan"),
     "Release a table": ("sanitize", "synthesize", "vertical"),
     "Read a release": ("inspect", "estimate"),
     "Prove and record": ("verify", "record", "audit"),
@@ -33,7 +33,8 @@ OPTIONS = {
     "Measured tables": ("measure measure_share weights", '--measure "auto; sex,age,income"'),
     "Ledger": ("ledger dataset part run", "--ledger ledger.sqlite --dataset people"),
     "A plan that is ready": ("plan", "--plan plan.json"),
-    "Output": ("output html explain expect as_json", "--json"),
+    "CSV files": ("sep decimal dayfirst encoding", '--sep ";" --decimal ,'),
+    "Output": ("output html explain as_json", "--json"),
 }
 """The options of ``plan`` and ``sanitize`` by their parameters' names, and an example of each group."""
 
@@ -72,7 +73,7 @@ class Commands(TyperGroup):
 
 
 COMMAND_HINTS = {
-    "expect": "dpframe plan SOURCE --epsilon 1 --expect says what to expect",
+    "expect": "dpframe forecast SOURCE --epsilon 1 says what to expect",
     "report": "dpframe inspect RELEASE --html FILE writes the report",
     "draft": "dpframe spaces SOURCE --draft drafts spaces",
     "explain": "dpframe plan SOURCE --epsilon 1 --explain explains a plan",

@@ -13,6 +13,7 @@ import os
 import sys
 import time
 import warnings
+from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -21,11 +22,12 @@ from typing import Annotated, Any
 import typer
 
 from dpframe.api import verbs
-from dpframe.api.expectation import expected
 from dpframe.api.targets import TargetPlans, check_alone
 from dpframe.cli.check import REFUTED_EXIT_CODE, audit, check
+from dpframe.cli.csv_options import takes_csv_options
 from dpframe.cli.demo import demo
 from dpframe.cli.estimate import estimate
+from dpframe.cli.forecast import forecast
 from dpframe.cli.groups import EXAMPLE, GroupedCommands, GroupedOptions
 from dpframe.cli.ledger import app as ledger_app
 from dpframe.cli.options import takes_plan_options
@@ -112,6 +114,7 @@ Part = Annotated[
     cls=GroupedOptions,
     epilog="Example: dpframe plan people.parquet --epsilon 1 --spaces spaces.json --output plan.json",
 )
+@takes_csv_options
 @takes_plan_options
 def plan(
     source: Source,
@@ -142,21 +145,11 @@ def plan(
     explain: Annotated[
         bool, typer.Option("--explain", help="Say what it means for one person, what it costs, what would help.")
     ] = False,
-    expect: Annotated[
-        bool, typer.Option("--expect", help="Say what to expect, from the schema and the rows' number; plan nothing.")
-    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Plan how a file would be sanitised, and write the plan to reuse or edit."""
     if epsilon is None and not target:
         raise ParameterError("give --epsilon, e.g. --epsilon 1, or --target, e.g. --target region=0.01")
-    if expect:
-        if any((output, html, target, max_epsilon, ledger, rows)):
-            raise ParameterError(
-                "--expect makes no plan and costs nothing; leave --output, --html, --target, --rows and --ledger out"
-            )
-        typer.echo(to_options_text(str(expected(open_input(source), epsilon, delta, options))))
-        return
     # Wrong options are refused before inference spends anything.
     if rows is not None:
         check_whole(rows, "--rows", of="rows")
@@ -240,6 +233,7 @@ def _format_table(table: Any) -> str:
     cls=GroupedOptions,
     epilog="Example: dpframe sanitize people.parquet release.parquet --epsilon 1 --spaces spaces.json",
 )
+@takes_csv_options
 @takes_plan_options
 def sanitize(
     source: Source,
@@ -338,6 +332,7 @@ def _describe_rows(info: ReleaseInfo) -> str:
 
 
 @app.command(epilog="Example: dpframe inspect release.parquet --html report.html")
+@takes_csv_options
 def inspect(
     source: Source,
     html: Annotated[Path | None, option("Write a report as one HTML page here.")] = None,
@@ -398,14 +393,21 @@ def verify(
         raise typer.Exit(REFUTED_EXIT_CODE)
 
 
-app.command(epilog="Example: dpframe spaces people.parquet --output spaces.json")(spaces)
-app.command(epilog="Example: dpframe record release.parquet -o record.yaml --curator 'Statistics Office'")(record)
-app.command(epilog="Example: dpframe audit --plan plan.json --minutes 5")(audit)
-app.command(epilog="Example: dpframe check people.parquet --plan plan.json")(check)
-app.command(epilog="Example: dpframe estimate release.parquet mean age --by sex")(estimate)
-app.command(epilog="Example: dpframe query people.parquet mean age --epsilon 0.5 --spaces spaces.json")(query)
-app.command(epilog="Example: dpframe synthesize release.parquet rows.parquet")(synthesize)
-app.command(epilog="Example: dpframe demo --rows 20000")(demo)
+_COMMANDS: dict[Callable[..., Any], str] = {
+    takes_csv_options(spaces): "dpframe spaces people.parquet --output spaces.json",
+    takes_csv_options(forecast): "dpframe forecast people.csv --epsilon 1 --epsilon 4",
+    record: "dpframe record release.parquet -o record.yaml --curator 'Statistics Office'",
+    takes_csv_options(audit): "dpframe audit --plan plan.json --minutes 5",
+    takes_csv_options(check): "dpframe check people.parquet --plan plan.json",
+    estimate: "dpframe estimate release.parquet mean age --by sex",
+    takes_csv_options(query): "dpframe query people.parquet mean age --epsilon 0.5 --spaces spaces.json",
+    synthesize: "dpframe synthesize release.parquet rows.parquet",
+    demo: "dpframe demo --rows 20000",
+}
+"""Further commands, with an example of each."""
+
+for _command, _example in _COMMANDS.items():
+    app.command(epilog=f"Example: {_example}")(_command)
 
 
 def _print_warning(message: Warning | str, *_: Any, **__: Any) -> None:

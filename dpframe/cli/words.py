@@ -49,6 +49,13 @@ _REPLACEMENTS: list[tuple[str, Replacement]] = [
         "give bounds to text that writes dates or numbers, as 2024-01-31 and 54.2 (--space COLUMN=LOWER,UPPER), a "
         "Parquet file with lists for several items in a cell",
     ),
+    (r"sanitize the frame that pandas\.read_csv\(…, (.*?)\) reads(?=, or write)", r"give \1"),
+    (r"\bpandas\.read_csv\(…, (decimal=\",\")\)", r"\1"),
+    (r"\bpd\.to_datetime\(…, dayfirst=True\) reads columns of dates", "--dayfirst reads dates"),
+    (
+        r"\b(sep|decimal|encoding)=(\"[^\"]*\")(, (?=(?:decimal|encoding)=))?",
+        lambda m: f"--{m[1]} {m[2]}" + " " * bool(m[3]),
+    ),
     (r"\bspaces=(\{…\}|(?=\)))", "--spaces FILE"),
     (r"\bpass spaces=draft\.confirm\(\)", "write reviewed: true in the file"),
     (r"\bspaces=draft\.confirm\(\)", "reviewed: true in the file"),
@@ -60,7 +67,7 @@ _REPLACEMENTS: list[tuple[str, Replacement]] = [
     (r"\bledger=\"?([\w.]*)\"?", lambda m: f"--ledger {m[1] or 'FILE'}"),
     (r"\bparts=\(([^)]*)\)", lambda m: " ".join(f"--part {name}" for name in re.findall(r"\w+", m[1]))),
     (r"\bgroups=\[\(([^)]*)\)\]", lambda m: "--group " + ",".join(re.findall(r"\w+", m[1]))),
-    (r"\bdf\.dp\.expect\([^)]*\)", "dpframe plan --expect"),
+    (r"\bdf\.dp\.expect\([^)]*\)", "dpframe forecast"),
     (r"\bdf\.dp\.sanitize\([^)]*\)", "dpframe sanitize"),
     (r"\b(drop|passthrough|given|without)=\[(['\"]?)(\w+|…)\2\]", lambda m: f"--{m[1]}" + f" {m[3]}" * (m[3] != "…")),
     (
@@ -101,7 +108,7 @@ def to_options_text(message: str) -> str:
     >>> to_options_text("is null, and its space holds no nulls; declare Nullable(…) or pass nulls='impute'")
     'is null, and its space holds no nulls; declare {"space": "nullable", "inner": …} or pass --nulls impute'
     >>> to_options_text("spaces=draft.confirm() once they are; df.dp.expect(epsilon=…) says what to expect")
-    'reviewed: true in the file once they are; dpframe plan --expect says what to expect'
+    'reviewed: true in the file once they are; dpframe forecast says what to expect'
     """
     for pattern, replacement in _REPLACEMENTS:
         message = re.sub(pattern, replacement, message)

@@ -50,7 +50,7 @@ try:
     from dask.dataframe.extensions import register_dataframe_accessor
     from dask.delayed import Delayed
 except ImportError:
-    raise ImportError("dask is not installed; pip install 'dpframe[dask]'") from None
+    raise ImportError("dask is not installed; pip install 'dask[dataframe]'") from None
 
 T = TypeVar("T")
 

@@ -40,7 +40,7 @@ try:
     from pyspark.sql import functions as sf
     from pyspark.sql.types import StringType, StructField, StructType
 except ImportError:
-    raise ImportError("pyspark is not installed; pip install 'dpframe[spark]'") from None
+    raise ImportError("pyspark is not installed; pip install pyspark") from None
 
 from dpframe.engines.spark_sink import FORMAT, ReleaseSink, release_text
 from dpframe.engines.spark_tasks import (

@@ -128,7 +128,7 @@ class FunctionEstimates(NumberEstimates):
         Raises
         ------
         ParameterError
-            If statsmodels is not installed (``pip install 'dpframe[stats]'``), for a formula that cannot be read, names
+            If statsmodels is not installed (``pip install statsmodels``), for a formula that cannot be read, names
             no column or one that was not released, another family, or weights that are no column of numbers.
 
         Notes

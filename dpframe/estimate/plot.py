@@ -1,4 +1,4 @@
-"""Pictures of estimates, with their intervals (needs matplotlib: ``pip install 'dpframe[plot]'``)."""
+"""Pictures of estimates, with their intervals (needs matplotlib: ``pip install matplotlib``)."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def draw(estimates: Any, questions: tuple[Any, ...], ax: Any, options: dict[str,
     try:
         import matplotlib.pyplot as plt
     except ModuleNotFoundError:
-        raise ParameterError("plots need matplotlib; install it with pip install 'dpframe[plot]'") from None
+        raise ParameterError("plots need matplotlib; install it with pip install matplotlib") from None
     has_result = any(isinstance(question, Result) for question in questions)
     if has_result and (options or len(questions) > 1):
         raise ParameterError('plot draws one result without options; pass options to its statistic, e.g. mean("age")')

@@ -67,7 +67,7 @@ def import_patsy() -> ModuleType:
             importlib.import_module(name)
         return importlib.import_module("patsy")
     except ModuleNotFoundError:
-        raise ParameterError("regress needs statsmodels; install it with pip install 'dpframe[stats]'") from None
+        raise ParameterError("regress needs statsmodels; install it with pip install statsmodels") from None
 
 
 def _first_line(error: Exception) -> str:

@@ -101,8 +101,15 @@ _MAX_COARSE_STEPS = 10
 measured)."""
 
 
+_DECIMAL_NAME = re.compile(
+    r"(^|[\W_])(bmi|charges?|costs?|fees?|fares?|kosten|payments?|prices?|preis|weight|gewicht|usd|eur|gbp)([\W_]|$)",
+    re.IGNORECASE,
+)
+"""Names of columns that often hold cents or other decimals."""
+
+
 def warn_of_whole_bounds(columns: Sequence[Field], spaces: Mapping[str, Any] | Plan | None) -> None:
-    """Warn of columns of text with a few whole numbers between their bounds: decimals would be rounded.
+    """Warn of columns of text with whole bounds that are near, or a name of amounts with cents: decimals are rounded.
 
     The warning never depends on the values: whether any value has decimals is data.
     """
@@ -112,7 +119,7 @@ def warn_of_whole_bounds(columns: Sequence[Field], spaces: Mapping[str, Any] | P
         for column in columns
         if column.written and column.name in declared and leaves_the_type(declared[column.name])
         if (space := declared_space(column, declared)).is_whole
-        and space.values - space.has_null <= _MAX_COARSE_STEPS + 1
+        and (space.values - space.has_null <= _MAX_COARSE_STEPS + 1 or _DECIMAL_NAME.search(column.name))
     }
     if grids:
         grid: Any = next(iter(grids.values())).inner_space

@@ -10,8 +10,8 @@ left open, or a row of more than 16 MiB are refused. Values are secret: if a spa
 
 from __future__ import annotations
 
-import codecs
 import contextlib
+import hashlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -29,57 +29,10 @@ from dpframe.spaces import Space
 from dpframe.spaces.field import Field
 from dpframe.spaces.written_values import is_blank, read_written, written_type
 from dpframe.tables.batches import Writer
+from dpframe.tables.csv_dialect import STANDARD_DIALECT, CsvDialect, check_dialect, current_dialect
 from dpframe.tables.files import FileInput, attempt, repeated, shown, sidecar
 from dpframe.tables.frames import without_views
 from dpframe.tables.types import is_text
-
-_SEPARATORS = {";": ("semicolons", 'sep=";", decimal=","'), "\t": ("tabs", r'sep="\t"')}
-"""Other separators of values in files that are called CSV, and the options with which pandas reads them."""
-
-_MAX_HEADER_BYTES = 1 << 20
-"""Limit on the bytes that are read of a line of names."""
-
-
-def check_dialect(path: Path) -> None:
-    """Raise `FileError` for a file that is not CSV in UTF-8, with how pandas reads it.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = Path(folder) / "excel.csv"
-    ...     _ = path.write_text("Größe;Gewicht", encoding="cp1252")
-    ...     check_dialect(path)  # doctest: +ELLIPSIS
-    Traceback (most recent call last):
-    ...
-    dpframe.errors.FileError: ...excel.csv has semicolons between its names, and letters that are not UTF-8: ...
-    """
-    head = attempt(path, "cannot be read", lambda: pa.input_stream(path).read(_MAX_HEADER_BYTES))
-    if not head:
-        raise FileError(f"{shown(path)} is empty; a CSV file begins with a line of names")
-    line = (head.splitlines() or [b""])[0]
-    encoding = None
-    if line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        encoding = "utf-16"
-    elif len(line) < _MAX_HEADER_BYTES:  # a longer one may be cut within a letter
-        try:
-            line.decode()
-        except UnicodeDecodeError:
-            encoding = "cp1252"  # what Windows writes in Western Europe
-    names = line.decode(encoding or "utf-8", errors="replace")
-    mark = next((mark for mark in _SEPARATORS if mark in names and "," not in names), None)
-    faults, options = [], []
-    if mark is not None:
-        marks, option = _SEPARATORS[mark]
-        faults, options = [f"{marks} between its names"], [option]
-    if encoding is not None:
-        faults, options = [*faults, "letters that are not UTF-8"], [*options, f'encoding="{encoding}"']
-    if faults:
-        rename_hint = "; a single column is to be renamed" if mark is not None else ""
-        raise FileError(
-            f"{shown(path)} has {', and '.join(faults)}: sanitize the frame that pandas.read_csv(…, "
-            f"{', '.join(options)}) reads, or write the file in UTF-8 with commas between values and decimal "
-            f"points{rename_hint}"
-        )
-
 
 NULLS = ("", "#N/A", "<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null")
 """The texts of a missing value outside of quotes, as in pandas."""
@@ -127,16 +80,31 @@ class CsvInput(FileInput):
     """Columns in which text that is not of the type is null."""
     empty: frozenset[str] = frozenset()
     """Columns without nulls in which the empty text is a value."""
+    dialect: CsvDialect = STANDARD_DIALECT
+
+    @classmethod
+    def open(cls, source: str | Path) -> Self:
+        """Read the names and the number of rows of every file; see `FileInput.open`."""
+        table = super().open(source)
+        # A release is in the standard dialect, which wrote it.
+        return table if table.text is not None else replace(table, dialect=current_dialect())
+
+    def digest(self) -> bytes:
+        """Return a digest of the files and of their dialect: a job that is repeated has to read the same values."""
+        if self.dialect == STANDARD_DIALECT:
+            return super().digest()
+        return hashlib.sha256(super().digest() + repr(self.dialect).encode()).digest()
 
     @staticmethod
     def _describe_file(path: Path) -> tuple[pa.Schema, str | None, int]:
-        check_dialect(path)
-        names, rows = _read_header(path), 0
+        description_path = sidecar(path)
+        dialect = STANDARD_DIALECT if description_path.exists() else current_dialect()
+        check_dialect(path, dialect)
+        names, rows = _read_header(path, dialect), 0
         # Repeated names fail in `open`, with a message that names them.
         if len(set(names)) == len(names):
-            for batch in _read_texts(path):
+            for batch in _read_texts(path, dialect):
                 rows += batch.num_rows
-        description_path = sidecar(path)
         text = (
             attempt(description_path, "cannot be read", description_path.read_text)
             if description_path.exists()
@@ -200,13 +168,15 @@ class CsvInput(FileInput):
         # Partition keys come from the names of folders, and are no columns of the file.
         is_single_column = len(self.names) + len(self.indices) - len(self.partitions) == 1
         for path, keys in self.files:
-            for block in _read_texts(path, self.alone):
+            for block in _read_texts(path, self.dialect, self.alone):
                 for start in range(0, block.num_rows, rows):
                     batch = block.slice(start, rows)
                     # Files may differ in their columns: a file has nulls in the columns that it lacks.
                     stored = [name for name in names if name not in keys and name in block.schema.names]
                     columns = {
-                        name: _decode_texts(batch.column(name), is_single_column and name not in self.empty)
+                        name: self.dialect.to_standard(
+                            _decode_texts(batch.column(name), is_single_column and name not in self.empty)
+                        )
                         for name in stored
                     }
                     columns |= {name: repeated(keys.get(name), batch.num_rows) for name in names if name not in stored}
@@ -291,23 +261,27 @@ class _InvalidRowHandler:
         raise FileError(f"{shown(path)} {self.wrong or _DAMAGE_MESSAGE}")
 
 
-def _read_header(path: Path) -> list[str]:
+def _read_header(path: Path, dialect: CsvDialect) -> list[str]:
     """Return the names of a file's columns."""
     rows = _InvalidRowHandler()
-    parse_options = pa.csv.ParseOptions(newlines_in_values=True, invalid_row_handler=rows)
+    parse_options = pa.csv.ParseOptions(delimiter=dialect.sep, newlines_in_values=True, invalid_row_handler=rows)
     with rows.attempt(
-        path, partial(pa.csv.open_csv, path, read_options=_READ_OPTIONS, parse_options=parse_options)
+        path,
+        lambda: pa.csv.open_csv(dialect.open(path), read_options=_READ_OPTIONS, parse_options=parse_options),
     ) as reader:
         return attempt(path, _HEADER_MESSAGE, lambda: list(reader.schema.names))
 
 
-def _read_texts(path: Path, is_single_thread: bool = False) -> Iterator[pa.RecordBatch]:
+def _read_texts(path: Path, dialect: CsvDialect, is_single_thread: bool = False) -> Iterator[pa.RecordBatch]:
     """Yield a file's rows as text."""
-    names = _read_header(path)
+    names = _read_header(path, dialect)
     rows = _InvalidRowHandler()
     # In a file of one column, an empty line is a missing value.
     parse_options = pa.csv.ParseOptions(
-        newlines_in_values=True, ignore_empty_lines=len(names) > 1, invalid_row_handler=rows
+        delimiter=dialect.sep,
+        newlines_in_values=True,
+        ignore_empty_lines=len(names) > 1,
+        invalid_row_handler=rows,
     )
     # Columns are bytes: as text, one row that is no UTF-8 would make Arrow refuse the file.
     convert_options = pa.csv.ConvertOptions(
@@ -317,10 +291,8 @@ def _read_texts(path: Path, is_single_thread: bool = False) -> Iterator[pa.Recor
         null_values=list(NULLS),
     )
     read_options = pa.csv.ReadOptions(block_size=_READ_BLOCK_BYTES, use_threads=not is_single_thread)
-    open_reader = partial(
-        pa.csv.open_csv, path, read_options=read_options, parse_options=parse_options, convert_options=convert_options
-    )
-    with rows.attempt(path, open_reader) as reader:
+    options = {"read_options": read_options, "parse_options": parse_options, "convert_options": convert_options}
+    with rows.attempt(path, lambda: pa.csv.open_csv(dialect.open(path), **options)) as reader:
         if reader.schema.names != names:
             raise FileError(f"{shown(path)} begins with an empty line; drop it, so that the line of names is the first")
         while (batch := rows.attempt(path, partial(next, reader, None))) is not None:

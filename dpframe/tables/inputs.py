@@ -18,8 +18,12 @@ def format_of(path: Path) -> type[FileInput]:
     return FORMATS.get(path.suffix.lower(), ParquetInput)
 
 
+def input_format(source: Any) -> type[FileInput]:
+    """Return the format of a file, of the first file of a directory, or of a glob."""
+    files = paths_of(source) if isinstance(source, str | Path) else []
+    return format_of(Path(files[0][0] if files else source if isinstance(source, str | Path) else ""))
+
+
 def open_input(source: Any) -> FileInput:
     """Open a file, a directory or a glob; see `FileInput.open`."""
-    files = paths_of(source) if isinstance(source, str | Path) else []
-    first_path = files[0][0] if files else source if isinstance(source, str | Path) else ""
-    return format_of(Path(first_path)).open(source)
+    return input_format(source).open(source)

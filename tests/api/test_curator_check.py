@@ -154,8 +154,8 @@ def test_declared_spaces_are_tried_from_a_shell(tmp_path, capsys):
         (["--space", "age=0,100"], "age: 25 % of the values lie outside", ""),
         (["--spaces", tmp_path / "spaces.json"], "age: 75 % of the values lie outside", ""),
         (["--spaces", tmp_path / "spaces.json", "--space", "age=0,30"], "age: 25 % of the values lie outside", ""),
-        ([], "", "give --plan, or --spaces and --space"),
-        (["--plan", tmp_path / "plan.json", "--space", "age=0,100"], "", "give --plan, or --spaces and --space"),
+        ([], "age: Integer(lower=0, ", ""),
+        (["--plan", tmp_path / "plan.json", "--space", "age=0,100"], "", "already decided by --plan; leave --spaces"),
         (["--space", "agee=0,100"], "", "did you mean 'age'? "),
     ):
         with pytest.raises(SystemExit) as stopped:

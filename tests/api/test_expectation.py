@@ -120,9 +120,9 @@ def test_a_plan_and_the_forecast_before_it_say_the_same(tmp_path, capsys):
     assert after.lines == [line for line in before.lines if "probably not find" not in line]
     assert after.lines[-1].startswith("good (5 %) from ")
     given = ["--space", "sex=F,M", "--space", "age=0,100", "--epsilon", "1"]
-    for more in (["--expect"], []):
+    for command in ("forecast", "plan"):
         with pytest.raises(SystemExit):
-            main(["plan", str(tmp_path / "in.parquet"), *given, *more])
+            main([command, str(tmp_path / "in.parquet"), *given])
         assert f"  {after.lines[-1]}\n" in capsys.readouterr().out
 
 
@@ -220,11 +220,9 @@ def test_a_file_of_a_draft_carries_it_too(tmp_path, ending, capsys):
 
 def test_the_command_line_says_what_to_expect(tmp_path, capsys):
     census(400).to_parquet(tmp_path / "a.parquet")
-    assert run("plan", str(tmp_path / "a.parquet"), "--epsilon", "1", "--expect") == 0
-    assert "To expect of 400 rows at epsilon=1" in capsys.readouterr().out
-    assert run("plan", str(tmp_path / "a.parquet"), "--epsilon", "1", "--expect", "-o", str(tmp_path / "p.json")) == 2
-    assert "--expect makes no plan and costs nothing" in capsys.readouterr().err
-    assert not (tmp_path / "p.json").exists()
+    assert run("forecast", str(tmp_path / "a.parquet"), "--epsilon", "1", "--epsilon", "4") == 0
+    out = capsys.readouterr().out
+    assert "To expect of 400 rows at epsilon=1" in out and "To expect of 400 rows at epsilon=4" in out
 
 
 def run(*arguments):

@@ -120,7 +120,6 @@ def test_a_plan_for_the_fewest_rows_of_any_night(files, run):
     for wrong, rule in (
         (("--epsilon", 1, "--rows", 0), "--rows must be a whole number of rows, at least 1"),
         (("--target", "age=1", "--rows", 9), "--target is for the rows of the file; leave --rows out"),
-        (("--epsilon", 1, "--rows", 9, "--expect"), "--expect makes no plan and costs nothing; leave"),
     ):
         code, _, err = run("plan", source, *wrong)
         assert code == 2
@@ -402,7 +401,7 @@ BAD = [
     (["plan", "in.parquet", "--epsilon", "1", "--spaces", "spaces.json", "--sample", "9" * 5000], 'or "optimal"'),
     (["plan", "in.parquet", "--epsilon", "1", "--spaces", "spaces.json", "--allocation", "most"], 'be "uniform"'),
     (["explode"], "No such command 'explode'"),
-    (["expect", "in.parquet"], "No such command 'expect': dpframe plan SOURCE --epsilon 1 --expect says"),
+    (["expect", "in.parquet"], "No such command 'expect': dpframe forecast SOURCE --epsilon 1 says"),
     (["report", "in.parquet"], "No such command 'report': dpframe inspect RELEASE --html FILE"),
     (["demo", "--rows", "-5"], "'--rows'"),
     (["demo", "--rows", "99"], "'--rows'"),

@@ -6,6 +6,7 @@ import datetime as dt
 import math
 import warnings
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -185,6 +186,11 @@ def test_few_whole_bounds_of_text_warn_of_decimals(space, warns) -> None:
         said = [str(one.message) for one in caught]
         warn_of_whole_bounds([typed], {"x": (0, 1)})
         assert len(caught) == len(said) == warns
+        warn_of_whole_bounds(
+            [replace(text, name="unit_cost"), replace(text, name="costume")],
+            dict.fromkeys(["unit_cost", "costume"], (0, 300)),
+        )
+        assert [str(one.message)[:20] for one in caught[len(said) :]] == ["bounds of unit_cost "]
     assert not warns or said[0].startswith("bounds of x are whole numbers, to which decimals are rounded")
 
 
