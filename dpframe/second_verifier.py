@@ -1,9 +1,9 @@
 """A second verifier of releases: one file, Python's standard library only, written from the format and the papers.
 
 ``python second_verifier.py release.parquet`` reads the description of a release (Parquet or JSON), derives the law of
-every part from its fields, and bounds the loss of all parts together. The exit status is 0 for *proved*, 1 for
-*refuted* (a part contradicts its claim), 4 for *not proved* (an upper bound exceeds its claim), 5 for *not covered*, and
-2 for a file without a description. docs/explanation/second_verifier.md derives every formula.
+every part, and bounds the loss of all parts. The exit status is 0 for *proved*, 1 for *refuted* (a part contradicts its
+claim), 4 for *not proved* (an upper bound exceeds its claim), 5 for *not covered*, 2 for a file without a description.
+docs/explanation/second_verifier.md derives every formula.
 
 Bounds are decimals of 60 digits or integers, and results are widened by far more than their rounding. Only the contour
 sum for shuffled rows uses floats: it is an upper bound by construction, and is widened as well.
@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import ROUND_CEILING, Context, Decimal, localcontext
 from functools import cache
-from itertools import islice, pairwise
+from itertools import islice, pairwise, product
 from operator import mul
 from pathlib import Path
 from statistics import NormalDist
@@ -51,11 +51,7 @@ WORDS = {PROVED: "proved", NOT_PROVED: "not proved", NOT_COVERED: "not covered",
 
 
 class VerdictError(Exception):
-    """A description contradicts itself, or has a part that is not covered."""
-
-    def __init__(self, verdict: int, text: str) -> None:
-        super().__init__(text)
-        self.verdict = verdict
+    """A verdict and its reason: a contradiction, or a part that is not covered."""
 
 
 def up(x: Decimal) -> Decimal:
@@ -265,24 +261,13 @@ class Loss:
 
 @dataclass(frozen=True)
 class Unit:
-    """A column, or a group of columns, with its claim and its loss."""
+    """A column or group in the total: its δ, its loss as composed, bounds of it, and the factors of its density."""
 
-    label: str
-    epsilon: Decimal
     delta: Decimal
-    loss: Loss
-
-    @property
-    def pure(self) -> Decimal:
-        """The loss in the total: the claim, if it is nearly the loss, so that equal claims have equal densities."""
-        is_near = self.epsilon * (1 - Decimal("1e-6")) < self.loss.high < self.epsilon
-        return self.epsilon if self.delta > 0 or is_near else self.loss.high
-
-    @property
-    def factors(self) -> tuple[Factor, ...]:
-        """The factors of the density that are not constant."""
-        factors = self.loss.parts or (Factor(self.pure, self.loss.blanket),)
-        return tuple(factor for factor in factors if factor.epsilon > 0)
+    pure: Decimal
+    low: Decimal
+    high: Decimal
+    factors: tuple[Factor, ...]
 
 
 def response_weights(size: int, epsilon: Decimal, delta: Decimal = ZERO) -> tuple[int, int, int]:
@@ -438,10 +423,9 @@ def written(table: Sequence[str], codes: int, epsilon: Decimal, least: int) -> L
         if high
     ]
     pure, odds, delta = max(ratios).ln(), down(epsilon.exp()), ZERO
-    for law in laws if pure > epsilon else ():
-        for other in laws:
-            excess = sum((a - odds * b for a, b in zip(law, other, strict=True) if a > odds * b), ZERO)
-            delta = max(delta, up(excess / WORD_TOTAL))
+    for first, second in product(laws, laws) if pure > epsilon else ():
+        excess = sum((a - odds * b for a, b in zip(first, second, strict=True) if a > odds * b), ZERO)
+        delta = max(delta, up(excess / WORD_TOTAL))
     if pure == INFINITE:
         return Loss(pure, pure, ZERO, delta)
     return Loss(down(pure), up(pure), down(Decimal(sum(lows)) / WORD_TOTAL), delta)
@@ -508,17 +492,16 @@ def thinned(law: Law, axis: int, most: int) -> Law:
 
 def product_law(laws: Iterable[Law], most: int) -> Law:
     """Return the law of a product of independent factors, with at most so many values on each axis."""
-    product: Law = {(0, 0): ONE}
+    joint: Law = {(0, 0): ONE}
     for law in laws:
         longer: Law = {}
-        for (a, b), mass in product.items():
-            for (i, j), part in law.items():
-                longer[a + i, b + j] = longer.get((a + i, b + j), ZERO) + mass * part
-        product = longer
+        for ((a, b), mass), ((i, j), part) in product(joint.items(), law.items()):
+            longer[a + i, b + j] = longer.get((a + i, b + j), ZERO) + mass * part
+        joint = longer
         for axis in (0, 1):
-            if len({pair[axis] for pair in product}) > most:
-                product = thinned(product, axis, most * 3 // 4)
-    return product
+            if len({pair[axis] for pair in joint}) > most:
+                joint = thinned(joint, axis, most * 3 // 4)
+    return joint
 
 
 def unshuffled_law(laws: Iterable[Law]) -> list[tuple[Decimal, Decimal]]:
@@ -533,15 +516,7 @@ def unshuffled_law(laws: Iterable[Law]) -> list[tuple[Decimal, Decimal]]:
 
 
 class ShuffledRows:
-    """Rows that are permuted together, and a bound of their profile by the blanket (Balle et al. 2019, Lemma 5.3).
-
-    With T = A − e^x·B the profile is at most E[(T₁ + … + T_N)₊]/N. For any c, h > 0 and normal U of mean 0
-
-        E[S₊] ≤ E[(S + U)₊] ≤ Σ_m E[(S + U + 2πm/h)₊]·e^(−2πmc/h) = h/2π · Σ_k F(c + ihk),   F(z) = E[e^(z(S + U))]/z²,
-
-    by Jensen's inequality, as every term is positive, and by Poisson's summation formula: the sum is an upper bound
-    whatever c and h are, and |F| falls as a normal law, which bounds what is left out.
-    """
+    """Rows that are permuted together, and a bound of their profile by the blanket (Balle et al. 2019, Lemma 5.3)."""
 
     def __init__(self, laws: Iterable[Law], rows: int) -> None:
         law = product_law(laws, MOST_DENSITIES)
@@ -641,7 +616,8 @@ class Rows:
             slopes = [-(1 - slack) * upper_tail(mu / 2 + x / mu)[1] for x, _, _ in nodes]
             if any(height < delta for height, (_, _, delta) in zip(heights, nodes, strict=True)):
                 return False
-            for (left, right), (low, high), (fall, rise) in zip(*map(pairwise, (nodes, heights, slopes)), strict=True):
+            stretches = zip(pairwise(nodes), pairwise(heights), pairwise(slopes), strict=True)
+            for (left, right), (low, high), (fall, rise) in stretches:
                 # The lower envelope of the curve bends where two tangents meet.
                 gap = high - rise * right[1] - low + fall * left[1]
                 meet = gap / (fall - rise) if fall != rise else left[1]
@@ -699,11 +675,13 @@ def number(value: Any, name: str, is_whole: bool = False, least: int = 0) -> Any
 
 @dataclass(frozen=True)
 class Space:
-    """The numbers of values (of sets: of items) and of flag codes of a column."""
+    """The numbers of values (of sets: of items), flag codes, and items of a set at most; ``is_grid``: of numbers."""
 
     values: int
     flags: int
+    most: int
     kind: str
+    is_grid: bool
     data: Mapping[str, Any]
 
     @classmethod
@@ -726,90 +704,59 @@ class Space:
             values = length // timedelta(microseconds=MICROSECONDS[data["resolution"]]) + 1
         else:
             raise VerdictError(NOT_COVERED, f"the space {kind!r}")
-        return cls(number(values, f"values of {kind}", True, 1), flags, kind, data)
-
-    @property
-    def codes(self) -> int:
-        """Number of values and flag codes."""
-        return self.values + self.flags
-
-    @property
-    def most(self) -> int:
-        """Most items of a set."""
-        return min(self.data.get("max_size") or self.values, self.values)
-
-    @property
-    def sets(self) -> int:
-        """Number of sets, and null."""
-        return sum(math.comb(self.values, size) for size in range(self.most + 1)) + self.flags
-
-    @property
-    def is_grid(self) -> bool:
-        """Whether a column's values are numbers or times, which may be counted in cells of several values."""
-        return self.kind in ("integer", "real", "datetime")
-
-
-Channel = Callable[[Mapping[str, Any], Space, Decimal, Decimal], Loss]
-CHANNELS: Mapping[str, tuple[tuple[str, ...], Channel]] = {
-    "randomized_response": (("size",), lambda data, space, e, d: response(data["size"], e, d)),
-    "gamma_diagonal": (("sizes",), lambda data, space, e, d: response(math.prod(data["sizes"]), e, d)),
-    "geometric": (("span",), lambda data, space, e, d: geometric(data["span"], 0, e)),
-    "nullable_geometric": (("span", "flag_codes"), lambda data, space, e, d: geometric(data["span"], space.flags, e)),
-    "optimal": (("laws",), lambda data, space, e, d: written(data["table"], space.codes, e, 1)),
-    "exponential": (("laws",), lambda data, space, e, d: written(data["table"], space.codes, e, 1)),
-    "matrix": (("laws",), lambda data, space, e, d: written(data["table"], space.codes, e, 0)),
-    "staircase": (("span",), lambda data, space, e, d: staircase(data["span"], data["width"], data["nullable"], e, d)),
-    "bitflip": (("items", "max_size"), lambda data, space, e, d: bit_flips(space.values, space.most, e)),
-    "asymmetric_bitflip": (
-        ("items", "max_size"),
-        lambda data, space, e, d: bit_flips(space.values, space.most, e, True),
-    ),
-    "nullable_bitflip": (
-        ("items", "max_size", "flag_codes"),
-        lambda data, space, e, d: bit_flips(space.values, space.most, e, is_nullable=True),
-    ),
-    "set_response": (("items", "max_size"), lambda data, space, e, d: response(space.sets, e, d)),
-    "nullable_set_response": (("items", "max_size"), lambda data, space, e, d: response(space.sets, e, d)),
-}
-"""The fields of each mechanism that its space determines, and its loss (the format)."""
-
-MECHANISM_FIELDS = {
-    *("mechanism", "epsilon", "delta", "size", "span", "flag_codes", "items", "max_size", "table", "metric", "width"),
-    *("nullable", "sizes", "kept"),
-}
+        most = min(data.get("max_size") or values, values)
+        is_grid = kind in ("integer", "real", "datetime")
+        return cls(number(values, f"values of {kind}", True, 1), flags, most, kind, is_grid, data)
 
 
 def channel_loss(data: Mapping[str, Any], spaces: Sequence[Space]) -> Loss:
     """Return the loss of a mechanism, whose sizes must be its space's."""
     tag, space = data["mechanism"], spaces[0]
     epsilon, delta = number(data["epsilon"], f"epsilon of {tag}"), number(data.get("delta", 0), f"delta of {tag}")
-    is_pure = "geometric" in tag or "bitflip" in tag
-    if (
-        set(data) - MECHANISM_FIELDS
-        or tag not in CHANNELS
-        or (delta > 0 and is_pure)
-        or data.get("kept", []) != (list(range(len(spaces))) if data.get("kept") else [])
-    ):
-        raise VerdictError(NOT_COVERED, f"the mechanism {tag} at delta={delta:.3g}, or one of its fields")
+    known = {"mechanism", "epsilon", "delta", "size", "span", "flag_codes", "items", "max_size", "table", "metric"}
+    unknown = set(data) - known - {"width", "nullable", "sizes", "kept"}
+    if unknown or tag not in CHANNELS or (delta > 0 and ("geometric" in tag or "bitflip" in tag)):
+        raise VerdictError(NOT_COVERED, f"the mechanism {tag} at delta={delta:.3g}, or its fields {unknown}")
+    if data.get("kept") not in (None, [], list(range(len(spaces)))):
+        raise VerdictError(NOT_COVERED, "a group without some of its columns")
+    stated = {name: value for name, value in data.items() if name in ("size", "span", "items", "sizes", "flag_codes")}
+    wanted: dict[str, Any] = {"size": space.values + space.flags, "span": space.values - 1, "items": space.values}
+    wanted |= {"sizes": [one.values + one.flags for one in spaces], "flag_codes": space.flags}
     has_flag = tag.startswith("nullable") or data.get("nullable") is True
-    wanted = {
-        **{"size": space.codes, "sizes": [one.codes for one in spaces], "laws": space.codes, "max_size": space.most},
-        **{"span": space.values - 1, "items": space.values, "flag_codes": space.flags},
-    }
-    stated = {
-        "flag_codes": 1,
-        **data,
-        "laws": len(data.get("table", ())),
-        "max_size": data.get("max_size") or space.most,
-    }
-    fields, loss_of = CHANNELS[tag]
-    is_written = "size" in fields or "sizes" in fields or "laws" in fields
-    differing = [name for name in fields if stated[name] != wanted[name]]
-    if differing or has_flag != (space.flags > 0 and not is_written) or ("items" in fields) != (space.kind == "subset"):
-        raise VerdictError(REFUTED, f"{tag} and its space disagree on {differing or 'nulls or sets'}")
-    if not (0 < epsilon and delta < 1):
-        raise VerdictError(REFUTED, f"{tag} claims epsilon={epsilon:.6g}, delta={delta:.6g}")
-    return loss_of(data, space, epsilon, delta)
+    if "span" in data or "items" in data:
+        stated["flag_codes"] = data.get("flag_codes", int(has_flag))
+    sets = min(data.get("max_size") or space.values, space.values) if "items" in data else space.most
+    if any(wanted[name] != value for name, value in stated.items()) or sets != space.most:
+        raise VerdictError(REFUTED, f"{tag} has {stated}, and its space {wanted}")
+    if not (epsilon > 0 and delta < 1) or ("items" in data) != (space.kind == "subset"):
+        raise VerdictError(REFUTED, f"{tag} claims epsilon={epsilon:.6g}, delta={delta:.6g} on the space {space.kind}")
+    return CHANNELS[tag](data, space, epsilon, delta)
+
+
+def set_response(data: Mapping[str, Any], space: Space, epsilon: Decimal, delta: Decimal) -> Loss:
+    """Return the loss of randomised response on whole sets, and null."""
+    sets = sum(math.comb(space.values, size) for size in range(space.most + 1))
+    return response(sets + space.flags, epsilon, delta)
+
+
+def table_loss(data: Mapping[str, Any], space: Space, epsilon: Decimal, delta: Decimal) -> Loss:
+    """Return the loss of a table of weights; only those of `matrix` may be 0."""
+    return written(data["table"], space.values + space.flags, epsilon, int(data["mechanism"] != "matrix"))
+
+
+CHANNELS: Mapping[str, Callable[[Mapping[str, Any], Space, Decimal, Decimal], Loss]] = {
+    "randomized_response": lambda data, space, e, d: response(data["size"], e, d),
+    "gamma_diagonal": lambda data, space, e, d: response(math.prod(data["sizes"]), e, d),
+    **dict.fromkeys(
+        ("geometric", "nullable_geometric"), lambda data, space, e, d: geometric(data["span"], space.flags, e)
+    ),
+    "staircase": lambda data, space, e, d: staircase(data["span"], data["width"], data["nullable"], e, d),
+    "bitflip": lambda data, space, e, d: bit_flips(space.values, space.most, e),
+    "asymmetric_bitflip": lambda data, space, e, d: bit_flips(space.values, space.most, e, is_halved=True),
+    "nullable_bitflip": lambda data, space, e, d: bit_flips(space.values, space.most, e, is_nullable=True),
+    **dict.fromkeys(("set_response", "nullable_set_response"), set_response),
+    **dict.fromkeys(("optimal", "exponential", "matrix"), table_loss),
+}
 
 
 @dataclass
@@ -842,12 +789,16 @@ def units_of(plan: Mapping[str, Any], spaces: Mapping[str, Space], findings: Fin
         if not isinstance(data, dict):
             raise VerdictError(NOT_COVERED, f"no stored mechanism of {names}")
         loss = channel_loss(data, [spaces[name] for name in names])
-        unit = Unit(", ".join(names), Decimal(data["epsilon"]), Decimal(data.get("delta", 0)), loss)
-        if unit.delta == 0:
-            findings.compare(f"epsilon of {unit.label}", unit.epsilon, loss.high, loss.low)
+        label, epsilon, delta = ", ".join(names), Decimal(data["epsilon"]), Decimal(data.get("delta", 0))
+        if delta == 0:
+            findings.compare(f"epsilon of {label}", epsilon, loss.high, loss.low)
         else:
-            findings.compare(f"delta of {unit.label}", unit.delta, loss.delta, loss.delta * (1 - Decimal("1e-9")))
-        units.append(unit)
+            findings.compare(f"delta of {label}", delta, loss.delta, loss.delta * (1 - Decimal("1e-9")))
+        # The claim, if it is nearly the loss, so that equal claims have equal densities.
+        is_near = epsilon * (1 - Decimal("1e-6")) < loss.high < epsilon
+        pure = epsilon if delta > 0 or is_near else loss.high
+        factors = tuple(one for one in loss.parts or (Factor(pure, loss.blanket),) if one.epsilon > 0)
+        units.append(Unit(delta, pure, loss.low, loss.high, factors))
     return units
 
 
@@ -914,18 +865,18 @@ def check_recorded(inferred: Mapping[str, Any]) -> None:
     for counts in inferred["measured"]:
         recorded[counts["column"]].append(counts)
     for name, own in recorded.items():
-        shape, is_cut = [(one["kind"], one["variance"]) for one in own], bool(own) and (own[-1]["kind"], own[-1]["cells"]) == ("lengths", [])
+        shape, is_cut = (
+            [(one["kind"], one["variance"]) for one in own],
+            bool(own) and (own[-1]["kind"], own[-1]["cells"]) == ("lengths", []),
+        )
         ways = {spec.get("way") for spec in specs[name]} - {None} or {None}
         choices = [[spec for spec in specs[name] if spec.get("way") in (None, way)] for way in ways]
         shapes = [[(spec["kind"], spec["variance"]) for spec in choice] for choice in choices]
         if shape not in shapes and not (is_cut and any(shape == one[: len(shape)] for one in shapes)):
             raise VerdictError(REFUTED, f"the counts of {name} are not those that inference asked for")
         if own and own[-1]["kind"] in ("values", "ranks", "items"):
-            limit = inferred["thresholds"].get(name)
-            if (
-                limit not in [one.get("threshold") for one in specs[name]]
-                or min(own[-1]["counts"], default=limit) < limit
-            ):
+            limit, limits = inferred["thresholds"].get(name), [one.get("threshold") for one in specs[name]]
+            if limit not in limits or min(own[-1]["counts"], default=limit) < limit:
                 raise VerdictError(REFUTED, f"the counts of {name} are not those above its threshold")
 
 
@@ -976,11 +927,12 @@ def check_total(plan: Mapping[str, Any], spaces: Mapping[str, Space], findings: 
     share = Decimal(sample) / n if sample is not None and is_secret and n else ONE
     person = Rows(units, (n if sample is None else sample) if is_secret and delta > 0 else None, share, k)
     failing, pure = sum((unit.delta for unit in units), ZERO), sum((unit.pure for unit in units), ZERO)
+    exact = sum((unit.high for unit in units), ZERO)
     sampled = up((1 + share * (pure.exp() - 1)).ln()) if share < 1 else pure
     slack = (TOTAL_SLACK * left - central.slack) / (1 - central.slack)
     if delta == 0:
-        low, high = (sum((getattr(unit.loss, side) for unit in units), ZERO) for side in ("low", "high"))
-        bounds = [(1 + share * (loss.exp() - 1)).ln() if share < 1 else loss for loss in (low, min(pure, high))]
+        least = sum((unit.low for unit in units), ZERO)
+        bounds = [(1 + share * (loss.exp() - 1)).ln() if share < 1 else loss for loss in (least, exact)]
         findings.compare("total epsilon", target, k * bounds[1] if failing == 0 else INFINITE, down(k * bounds[0]))
     elif central == Step() and failing > 0:
         findings.compare("total epsilon", target, k * sampled)
@@ -1013,25 +965,21 @@ def check_total(plan: Mapping[str, Any], spaces: Mapping[str, Space], findings: 
 # The description: counts, seal, file.
 
 
-def breaks(space: Space) -> set[int]:
-    """Return the codes that begin a cell on every level: of the bounds, and of zero."""
-    values, data = space.values, space.data
-    codes = {1, values - 1}
+def level_starts(space: Space, size: int, low: int, before: int) -> list[int]:
+    """Return the first codes of a level's cells within a cell that begins at ``low`` on a level of another size.
+
+    The bounds and zero are cells of their own on every level.
+    """
+    values, data, codes = space.values, space.data, {1, space.values - 1}
     if space.kind != "datetime":
         lower = float(data["lower"])
         step = data.get("step", 1) if space.kind == "integer" else (data["upper"] - data["lower"]) / data["steps"]
         place = -lower / (lower + float(step) - lower)
         codes |= {round(place), round(place) + 1} if 0 < place < values - 1 else set()
-    return {code for code in codes if 0 < code < values}
-
-
-def level_starts(space: Space, size: int, low: int, before: int) -> list[int]:
-    """Return the first codes of a level's cells within a cell that begins at ``low`` on a level of another size."""
-    end = -(-(low * before // space.values + 1) * space.values // before)
-    high = min([end, *(code for code in (*breaks(space), space.values) if code > low and before > 1)])
-    places = range(low * size // space.values, -(-high * size // space.values) + 1)
-    starts = {low, *(-(-i * space.values // size) for i in places)} | breaks(space)
-    return sorted(code for code in starts if low <= code < high)
+    end = -(-(low * before // values + 1) * values // before)
+    high = min([end, values, *(code for code in codes if code > low and before > 1)])
+    places = range(low * size // values, -(-high * size // values) + 1)
+    return sorted({code for code in (low, *codes, *(-(-i * values // size) for i in places)) if low <= code < high})
 
 
 def cells_of(measure: Mapping[str, Any], spaces: Mapping[str, Space], bins: Mapping[Any, list[int]]) -> tuple[Any, Any]:
@@ -1097,48 +1045,44 @@ def verify(data: Mapping[str, Any], file_rows: int | None = None) -> Findings:
                 check_description(data, spaces, file_rows)
             check_total(plan, spaces, findings)
         except VerdictError as error:
-            findings.record(error.verdict, str(error))
+            findings.record(*error.args)
         except (ArithmeticError, LookupError, TypeError, ValueError, AttributeError, zlib.error) as error:
             findings.record(REFUTED, f"the description is damaged: {type(error).__name__}: {error}")
     return findings
 
 
-class Thrift:
-    """A reader of Thrift's compact protocol, as far as the footer of a Parquet file needs it."""
+def thrift_reader(data: bytes) -> Callable[[int], Any]:
+    """Return a reader of values of Thrift's compact protocol: numbers, bytes, lists, and structs as dicts by field."""
+    place = 0
 
-    def __init__(self, data: bytes) -> None:
-        self.data, self.place = data, 0
+    def take(size: int) -> bytes:
+        nonlocal place
+        place += size
+        return data[place - size : place]
 
-    def take(self, size: int) -> bytes:
-        """Read bytes."""
-        self.place += size
-        return self.data[self.place - size : self.place]
-
-    def number(self, is_signed: bool = False) -> int:
-        """Read a number of seven bits a byte; signed ones are zigzag."""
+    def number_of(is_signed: bool = False) -> int:
         value, shift, byte = 0, 0, 128
         while byte > 127:
-            byte = self.take(1)[0]
+            byte = take(1)[0]
             value, shift = value | (byte & 127) << shift, shift + 7
         return (value >> 1) ^ -(value & 1) if is_signed else value
 
-    def value(self, kind: int) -> Any:
-        """Read a value of a kind: a number, bytes, a list, or a struct as a dict by field."""
+    def read(kind: int) -> Any:
         if kind < 3 or kind in (3, 7):
-            return kind == 1 if kind < 3 else self.take(1 if kind == 3 else 8)
-        if kind < 7:
-            return self.number(is_signed=True)
-        if kind == 8:
-            return self.take(self.number())
+            return kind == 1 if kind < 3 else take(1 if kind == 3 else 8)
+        if kind < 9:
+            return take(number_of()) if kind == 8 else number_of(is_signed=True)
         if kind in (9, 10):
-            size, item = divmod(self.take(1)[0], 16)
+            size, item = divmod(take(1)[0], 16)
             # A list's booleans have a byte each.
-            return [self.value(3 if item < 3 else item) for _ in range(self.number() if size == 15 else size)]
+            return [read(3 if item < 3 else item) for _ in range(number_of() if size == 15 else size)]
         fields, name = dict[int, Any](), 0
-        while head := self.take(1)[0]:
-            name = name + (head >> 4) if head >> 4 else self.number(is_signed=True)
-            fields[name] = self.value(head & 15)
+        while head := take(1)[0]:
+            name = name + (head >> 4) if head >> 4 else number_of(is_signed=True)
+            fields[name] = read(head & 15)
         return fields
+
+    return read
 
 
 def read_description(content: bytes) -> tuple[Mapping[str, Any], int | None]:
@@ -1146,7 +1090,7 @@ def read_description(content: bytes) -> tuple[Mapping[str, Any], int | None]:
     if content[-4:] != b"PAR1":
         return json.loads(content), None
     size = int.from_bytes(content[-8:-4], "little")
-    footer = Thrift(content[-8 - size : -8]).value(12)
+    footer = thrift_reader(content[-8 - size : -8])(12)
     pairs = {pair[1]: pair.get(2, b"") for pair in footer[5]}
     text = pairs[b"dpframe"] if b"dpframe" in pairs else json.loads(pairs[b"PANDAS_ATTRS"])["dpframe"]
     return json.loads(text), footer[3]
