@@ -15,7 +15,7 @@ import dpframe
 ROOT = Path(dpframe.__file__).parent
 
 LAYERS = [
-    ["errors", "datasets"],
+    ["errors", "datasets", "second_verifier"],
     ["disk", "spaces", "noise", "accounting"],
     ["channels", "totals", "observe"],
     ["inference", "forecast"],
