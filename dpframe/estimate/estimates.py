@@ -14,7 +14,7 @@ from dpframe.errors import InferenceWarning, ParameterError, check_whole, name_l
 from dpframe.estimate import sets
 from dpframe.estimate.answer_options import AnswerOptions, take_answer_options
 from dpframe.estimate.base import column_names
-from dpframe.estimate.count_estimates import CountEstimates
+from dpframe.estimate.condition_estimates import ConditionEstimates
 from dpframe.estimate.function_estimates import FunctionEstimates
 from dpframe.estimate.not_found import NOT_FOUND, asked_by_another, warn_of_nan
 from dpframe.estimate.plot import draw
@@ -60,7 +60,7 @@ _EXAMPLES = {
 """Example call of each method, for messages about calls that do not match its signature."""
 
 
-class Statistics(CountEstimates, FunctionEstimates):
+class Statistics(ConditionEstimates, FunctionEstimates):
     """Every statistic of a release, and its synthetic rows."""
 
     def plot(self, *columns: str | pd.Series[Any] | pd.DataFrame, ax: Any = None, **options: Any) -> Any:
