@@ -1,12 +1,8 @@
 """A second verifier of releases: one file, Python's standard library only, written from the format and the papers.
 
-``python second_verifier.py release.parquet`` reads the description of a release (Parquet or JSON), derives the law of
-every part, and bounds the loss of all parts. The exit status is 0 for *proved*, 1 for *refuted* (a part contradicts its
-claim), 4 for *not proved* (an upper bound exceeds its claim), 5 for *not covered*, 2 for a file without a description.
-docs/explanation/second_verifier.md derives every formula.
-
-Bounds are decimals of 60 digits or integers, and results are widened by far more than their rounding. Only the contour
-sum for shuffled rows uses floats: it is an upper bound by construction, and is widened as well.
+``python second_verifier.py release.parquet`` reads a description (Parquet or JSON), derives the law of each part, and
+bounds all losses. docs/explanation/second_verifier.md derives the formulas. Bounds are decimals of 60 digits, widened
+by far more than their rounding. Only the contour sum of shuffled rows uses floats, and is widened as well.
 """
 
 from __future__ import annotations
@@ -14,18 +10,20 @@ from __future__ import annotations
 import base64
 import cmath
 import hashlib
+import io
 import json
 import math
 import sys
 import zlib
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from decimal import ROUND_CEILING, Context, Decimal, localcontext
+from decimal import Context, Decimal, localcontext
 from functools import cache
-from itertools import islice, pairwise, product
-from operator import mul
+from itertools import accumulate, islice, pairwise, product
+from operator import attrgetter, mul
 from pathlib import Path
 from statistics import NormalDist
 from typing import Any
@@ -54,6 +52,12 @@ class VerdictError(Exception):
     """A verdict and its reason: a contradiction, or a part that is not covered."""
 
 
+def require(is_met: bool, reason: str, verdict: int = REFUTED) -> None:
+    """Raise a verdict and its reason unless a condition is met."""
+    if not is_met:
+        raise VerdictError(verdict, reason)
+
+
 def up(x: Decimal) -> Decimal:
     """Return a decimal above x by the widening."""
     return x + abs(x) * WIDENING
@@ -64,11 +68,6 @@ def down(x: Decimal) -> Decimal:
     return x - abs(x) * WIDENING
 
 
-def ceiling(x: Decimal) -> int:
-    """Return the least whole number that is at least x."""
-    return int(x.to_integral_value(ROUND_CEILING))
-
-
 def upper_tail(x: Decimal) -> tuple[Decimal, Decimal]:
     """Return bounds of 1 − Φ(x)."""
     if x < 0:
@@ -77,8 +76,7 @@ def upper_tail(x: Decimal) -> tuple[Decimal, Decimal]:
     height = (-x * x / 2).exp() / (2 * PI).sqrt()
     if x < 3:
         # Φ(x) − 1/2 = φ(x)·(x + x³/3 + x⁵/(3·5) + …): once factors exceed 2x², what is left is below the last term.
-        term = total = x
-        factor = 3
+        term, total, factor = x, x, 3
         while factor < 2 * x * x or term > total * WIDENING:
             term = term * x * x / factor
             total, factor = total + term, factor + 2
@@ -103,7 +101,7 @@ def gaussian_profile(mu: Decimal, x: Decimal) -> tuple[Decimal, Decimal]:
 
 @dataclass(frozen=True)
 class Step:
-    """A bound H(x) ≤ slack + (1 − slack)·G_μ(x) for all x ≥ 0, by the square of μ."""
+    """A bound H(x) ≤ slack + (1 − slack)·G_μ(x) for x ≥ 0. In compositions μ² adds and 1 − slack multiplies."""
 
     square: Decimal = ZERO
     slack: Decimal = ZERO
@@ -114,7 +112,6 @@ class Step:
         return up(self.square.sqrt())
 
     def __add__(self, other: Step) -> Step:
-        """Return the composition: squares add, and 1 − slack multiplies."""
         return Step(up(self.square + other.square), up(self.slack + other.slack - self.slack * other.slack))
 
     def delta(self, epsilon: Decimal) -> Decimal:
@@ -124,22 +121,17 @@ class Step:
 
 def smallest(is_enough: Callable[[Decimal], bool], high: Decimal, digits: int = 12) -> Decimal:
     """Return the least number that is enough, rounded up to so many digits; infinite if ``high`` is not."""
-    low = ZERO
-    if not is_enough(high):
-        return INFINITE
+    low, high = ZERO, high if is_enough(high) else INFINITE
     while high - low > high * Decimal(10) ** -digits:
         middle = (low + high) / 2
         low, high = (low, middle) if is_enough(middle) else (middle, high)
     return high
 
 
-# Discrete Gaussian noise of tables and inference.
-
-
 def sampler_distance(sigma2: Decimal) -> Decimal:
     """Return a bound on the total variation distance of the sampled law from the discrete Gaussian (the format)."""
     if sigma2 <= 1 << 16:
-        return up(Decimal(2 * math.isqrt(ceiling(144 * sigma2)) + 3) / (1 << 128) + Decimal(2) ** -102)
+        return up(Decimal(2 * math.isqrt(math.ceil(144 * sigma2)) + 3) / (1 << 128) + Decimal(2) ** -102)
     return up(sampler_distance(Decimal(192**2)) + sampler_distance((sigma2 - 192**2) / 4096) + Decimal(2) ** -100)
 
 
@@ -151,52 +143,32 @@ def normal_score(low: Decimal, high: Decimal) -> tuple[Decimal, Decimal]:
     return guess - width, guess + width
 
 
-def sum_weights(sigma2: Decimal, summands: int, reach: int) -> list[Decimal]:
-    """Return weights of 0 … reach of a sum of discrete Gaussians, up to a factor."""
-    if summands == 1 or sigma2 >= 8:
-        # Completing the square, the sum has the law of one draw of the whole parameter, to a relative 10^-30.
-        rate, law = -1 / (2 * sigma2 * summands), [ONE]
-        ratio, step = rate.exp(), (2 * rate).exp()
-        for _ in range(reach):
-            law.append(law[-1] * ratio)
-            ratio *= step
-        return law
-    width, sums = ceiling(16 * sigma2.sqrt()) + 1, {0: ONE}
-    one = {x: (-x * x / (2 * sigma2)).exp() for x in range(-width, width + 1)}
-    for _ in range(summands):
-        longer: dict[int, Decimal] = {}
-        for place, weight in sums.items():
-            for x, part in one.items():
-                longer[place + x] = longer.get(place + x, ZERO) + weight * part
-        sums = longer
-    return [sums.get(place, ZERO) for place in range(reach + 1)]
-
-
 @cache
 def lattice_mu(sigma2: Decimal, summands: int, shift: int, tail: Decimal) -> Decimal:
-    """Return μ so that the trade-off of S and S + shift is above its curve but for a tail, S a sum of discrete noise.
-
-    To reject at j has the errors P(S ≥ j) and P(S < j − shift). Between these points a trade-off function is straight,
-    and the curve is convex: so only the points are compared (Dong, Roth, Su 2022).
-    """
+    """Return μ whose curve is below the trade-off of S and S + shift but for a tail, S a sum of discrete noise."""
     variance = sigma2 * summands
-    drift = shift / variance.sqrt()
+    drift, reach = shift / variance.sqrt(), math.ceil(15 * variance.sqrt()) + shift + 2
     if variance > 100_000:
         # P(S ≥ j) = 1 − Φ(w) − w·φ(w)/(24·variance) up to the remainder of the midpoint rule, w = (j − 1/2)/σ.
         remainder = Decimal("0.04") * (((-2 * tail.ln()).sqrt() + drift) ** 3 + 8) / variance**2
         return up(drift * (1 + 1 / (24 * variance)) + remainder)
-    weights = sum_weights(sigma2, summands, ceiling(15 * variance.sqrt()) + shift + 2)
-    total, running, upper = 2 * sum(weights, ZERO) - weights[0], ZERO, [ZERO]
-    for weight in reversed(weights):
-        running += weight
-        upper.append(running)
-    upper.reverse()
+    if summands == 1 or sigma2 >= 8:
+        # Completing the square, the sum has the law of one draw of the whole parameter, to a relative 10^-30.
+        weights = [(-x * x / (2 * variance)).exp() for x in range(reach + 1)]
+    else:
+        width = math.ceil(16 * sigma2.sqrt()) + 1
+        draw = [((x, 0), (-x * x / (2 * sigma2)).exp()) for x in range(-width, width + 1)]
+        sums = sum_law([draw] * summands, sys.maxsize)
+        weights = [sums.get((place, 0), ZERO) for place in range(reach + 1)]
+    total, upper = 2 * sum(weights, ZERO) - weights[0], [ZERO, *accumulate(reversed(weights))][::-1]
 
     @cache
     def reach_score(j: int) -> tuple[Decimal, Decimal, Decimal]:
         share = upper[j] / total if j >= 0 else 1 - upper[1 - j] / total
         return share, *normal_score(share * (1 - Decimal("1e-29")), share * (1 + Decimal("1e-29")))
 
+    # To reject at j has the errors P(S ≥ j) and P(S < j − shift). Between these points the trade-off is straight, and
+    # the curve is convex: so only the points are compared (Dong, Roth, Su 2022).
     mu, j = ZERO, shift // 2
     while reach_score(j - shift)[0] > tail * (1 - Decimal("1e-20")):
         mu, j = max(mu, reach_score(j)[2] - reach_score(j - shift)[1]), j + 1
@@ -214,14 +186,12 @@ def noise_step(noises: Iterable[Noise], rows: int, slack: Decimal) -> Step:
         merged[sigma2, move] = merged.get((sigma2, move), 0) + numbers
     step, part = Step(), slack / max(1, len(merged))
     for (sigma2, move), numbers in merged.items():
-        if sigma2 * 4 < 1 or part <= 0:
-            raise VerdictError(REFUTED, f"noise of sigma2={sigma2:.6g} at the slack {part:.3g}")
+        require(sigma2 * 4 >= 1 and part > 0, f"noise of sigma2={sigma2:.6g} at the slack {part:.3g}")
         # The ideal law replaces the sampled one at the price β·(1 + e^x), up to the x beyond which the tail remains.
         drift = numbers * move * rows / (sigma2 * numbers).sqrt()
         largest_loss = drift * ((-2 * part.ln()).sqrt() + drift + 1)
         tail = part - numbers * sampler_distance(sigma2) * (1 + largest_loss.exp())
-        if tail < part / 2:
-            raise VerdictError(NOT_COVERED, "a slack near the distance of the sampler from its law")
+        require(tail >= part / 2, "a slack near the distance of the sampler from its law", NOT_COVERED)
         square = lattice_mu(sigma2, numbers, numbers * move * rows, tail) ** 2
         if rows > 1 and move == 1:
             # In every other split of the moves one number at least moves by less than all rows together.
@@ -229,9 +199,6 @@ def noise_step(noises: Iterable[Noise], rows: int, slack: Decimal) -> Step:
             square = max(square, rows * ((numbers - 1) * max(each) + max(each[:-1])))
         step += Step(up(square), part)
     return step
-
-
-# Channels of columns.
 
 
 @dataclass(frozen=True)
@@ -245,66 +212,47 @@ class Factor:
 
 @dataclass(frozen=True)
 class Loss:
-    """The loss of a channel: pure loss between bounds, blanket (rounded down), δ at the claimed ε (rounded up)."""
+    """The loss of a channel: bounds of its pure loss, blanket, δ at the claimed ε, factors, and ε in the total."""
 
     low: Decimal
     high: Decimal
     blanket: Decimal
     delta: Decimal = ZERO
-    parts: tuple[Factor, ...] = ()
+    factors: tuple[Factor, ...] = ()
+    pure: Decimal = ZERO
 
     @classmethod
-    def pure(cls, loss: Decimal, spread: Decimal, blanket: Decimal, parts: tuple[Factor, ...] = ()) -> Loss:
-        """Return a pure loss that is known up to a spread."""
-        return cls(down(loss - spread), up(loss + spread), down(min(ONE, blanket)), parts=parts)
-
-
-@dataclass(frozen=True)
-class Unit:
-    """A column or group in the total: its δ, its loss as composed, bounds of it, and the factors of its density."""
-
-    delta: Decimal
-    pure: Decimal
-    low: Decimal
-    high: Decimal
-    factors: tuple[Factor, ...]
+    def of(cls, pure: Decimal, blanket: Decimal, spread: Decimal = ZERO, delta: Decimal = ZERO) -> Loss:
+        """Return a loss that is known up to a spread, rounded outwards."""
+        return cls(down(pure - spread), up(pure + spread), down(min(ONE, blanket)), up(delta))
 
 
 def response_weights(size: int, epsilon: Decimal, delta: Decimal = ZERO) -> tuple[int, int, int]:
     """Return the weights of the code itself and of another code, and their total, of randomised response."""
-    bits, odds = 32, min(epsilon, Decimal(10_000)).exp()
-    other = max(1, ceiling((1 - delta) / (odds + size - 1) * (1 << 32)))
+    if size == 1:
+        return 1, 1, 1
+    share = (1 - delta) / (min(epsilon, Decimal(10_000)).exp() + size - 1)
+    bits, other = 32, max(1, math.ceil(share * (1 << 32)))
     if size > 1001 or other * min(ONE, epsilon) < 1 << 16 or size * other > 1 << 32:
-        bits = 64
-        other = min(max(1, ceiling((1 - delta) / (odds + size - 1) * WORD_TOTAL)), WORD_TOTAL // size)
+        bits, other = 64, min(max(1, math.ceil(share * WORD_TOTAL)), WORD_TOTAL // size)
     keep = (1 << bits) - (size - 1) * other
-    if size > 1 and keep <= other:
-        raise VerdictError(REFUTED, f"no randomised response on {size} codes at epsilon={epsilon:.6g}")
+    require(keep > other, f"no randomised response on {size} codes at epsilon={epsilon:.6g}")
     return keep, other, 1 << bits
 
 
-def two_weight_loss(keep: int, other: int, total: int, floor: int, epsilon: Decimal) -> Loss:
-    """Return the loss of a channel with two weights (Holohan, Leith, Mason 2017); ``floor``: the common weight."""
-    pure, delta = (Decimal(keep) / other).ln(), max(ZERO, (keep - down(epsilon.exp()) * other) / total)
-    return Loss(down(pure), up(pure), down(Decimal(floor) / total), up(delta))
-
-
-def response(size: int, epsilon: Decimal, delta: Decimal) -> Loss:
-    """Return the loss of randomised response."""
-    if size == 1:
-        return Loss(ZERO, ZERO, ONE)
-    keep, other, total = response_weights(size, epsilon, delta)
-    return two_weight_loss(keep, other, total, size * other, epsilon)
+def two_weight_loss(keep: int, other: int, total: int, epsilon: Decimal) -> Loss:
+    """Return the loss of a channel of two weights, such as randomised response (Holohan, Leith, Mason 2017)."""
+    delta = max(ZERO, (keep - down(epsilon.exp()) * other) / total)
+    return Loss.of((Decimal(keep) / other).ln(), Decimal(total - keep + other) / total, delta=delta)
 
 
 def staircase(span: int, width: int, is_nullable: bool, epsilon: Decimal, delta: Decimal) -> Loss:
     """Return the loss of a box about the value, and a floor below (the format; Geng, Viswanath 2014)."""
     share = (1 - delta) / (width * min(epsilon, Decimal(10_000)).exp() + span + width * is_nullable)
-    low = max(1, ceiling(share * WORD_TOTAL))
+    low = max(1, math.ceil(share * WORD_TOTAL))
     top = (WORD_TOTAL - (span + width * (1 + is_nullable)) * low) // width
-    if top <= 0:
-        raise VerdictError(REFUTED, f"no staircase on {span} steps at epsilon={epsilon:.6g}")
-    return two_weight_loss(width * (top + low), width * low, WORD_TOTAL, WORD_TOTAL - width * top, epsilon)
+    require(top > 0, f"no staircase on {span} steps at epsilon={epsilon:.6g}")
+    return two_weight_loss(width * (top + low), width * low, WORD_TOTAL, epsilon)
 
 
 def rounding_spread(ideal: Sequence[int]) -> Decimal:
@@ -353,28 +301,20 @@ def fitted_rate(span: int, steps: int, budget: Decimal) -> tuple[Decimal, Decima
 
 
 def geometric(span: int, flags: int, epsilon: Decimal) -> Loss:
-    """Return the loss of clipped two-sided geometric noise, with flag codes beside it if there are any.
-
-    The worst pair are the ends; the least likely input of a code is the end farther away (Ghosh, Roughgarden,
-    Sundararajan 2009). A code of the flag whose flag flips is released as the centre would be.
-    """
+    """Return the loss of clipped two-sided geometric noise, with flag codes beside it (Ghosh et al. 2009)."""
     half = (span + 1) // 2
     rate, spread = fitted_rate(span, half, epsilon / 2) if flags else fitted_rate(span, span, epsilon)
-    keep, flip, total = response_weights(flags + 1, epsilon / 2) if flags else (1, 1, 1)
+    keep, flip, total = response_weights(flags + 1, epsilon / 2)
     alpha = (-rate).exp()
     above, below = (min(keep * alpha**steps, Decimal(flip)) for steps in (span - half, half))
     blanket = (flags * flip + (alpha * above + below) / (1 + alpha)) / total * (-spread).exp()
-    return Loss.pure(max(rate * span, (Decimal(keep) / flip).ln() + rate * half), spread, blanket)
+    return Loss.of(max(rate * span, (Decimal(keep) / flip).ln() + rate * half), blanket, spread)
 
 
 def bit_flips(items: int, most: int, epsilon: Decimal, is_halved: bool = False, is_nullable: bool = False) -> Loss:
-    """Return the loss of independent flips of items, of at most 2·most in which two sets differ (Wang et al. 2017).
-
-    A null has a flag, and shows the empty set if it flips. The binary digits are the fewest that use nearly all of
-    what 64 digits use (the format's rule).
-    """
+    """Return the loss of independent flips of items, of at most 2·most in which two sets differ (Wang et al. 2017)."""
     first, second = min(most, items), min(most, items - min(most, items))
-    keep, flip, total = response_weights(2, epsilon / 2) if is_nullable else (1, 1, 1)
+    keep, flip, total = response_weights(1 + is_nullable, epsilon / 2)
     rate = epsilon / (2 * most if is_nullable else most if is_halved else first + second)
 
     def loss_of(zeros: int, bits: int) -> Loss:
@@ -389,49 +329,40 @@ def bit_flips(items: int, most: int, epsilon: Decimal, is_halved: bool = False, 
                 more = min(most, items - m)
                 least = q ** (m + more) * (1 - q) ** (items - m - more)
                 mass += math.comb(items, m) * min(keep * least, flip * q**m * (1 - q) ** (items - m))
-            return Loss.pure(max(pure, (Decimal(keep) / flip).ln() + first * shown), ZERO, mass / total)
+            return Loss.of(max(pure, (Decimal(keep) / flip).ln() + first * shown), mass / total)
         # The law of the empty set, scaled, lies under all laws; or each item has a blanket of its own.
         count, each = (most, pure / most) if 2 * most <= items else (items, max(shown, hidden))
         share = (1 - p) / (1 - q) if 2 * most <= items else 1 - p + q
-        return Loss.pure(pure, ZERO, share**count, (Factor(up(each), down(share), 2 * most <= items),) * count)
+        factor = Factor(up(each), down(share), is_item=2 * most <= items)
+        return replace(Loss.of(pure, share**count), factors=(factor,) * count)
 
-    zeros = max(1, ceiling(WORD_TOTAL / (1 + min(rate, Decimal(1000)).exp()) * (1 + Decimal("1e-50"))))
-    if 2 * zeros + 2 >= WORD_TOTAL:
-        raise VerdictError(REFUTED, f"no flips of {items} items at epsilon={epsilon:.6g}")
+    zeros = max(1, math.ceil(WORD_TOTAL / (1 + min(rate, Decimal(1000)).exp()) * (1 + Decimal("1e-50"))))
+    require(2 * zeros + 2 < WORD_TOTAL, f"no flips of {items} items at epsilon={epsilon:.6g}")
     zeros += loss_of(zeros, 64).low > epsilon
     best = loss_of(zeros, 64)
+    # The binary digits are the fewest that use nearly all of what 64 digits use (the format).
     goal = min(epsilon, best.high) * Decimal("0.9999")
-    fewer = [(-(-zeros >> 64 - bits), bits) for bits in range(1, 64)]
-    losses = (loss_of(*pair) for pair in fewer if 2 * pair[0] < 1 << pair[1])
+    losses = (loss_of(fewer, bits) for bits in range(1, 64) if 2 * (fewer := -(-zeros >> 64 - bits)) < 1 << bits)
     return next((loss for loss in losses if loss.high >= goal and loss.low <= epsilon), best)
 
 
-def written(table: Sequence[str], codes: int, epsilon: Decimal, least: int) -> Loss:
-    """Return the loss of a table of weights: a string of hexadecimal weights for each input."""
-    laws = []
-    for law in table:
-        width = len(law) // codes
-        laws.append([int(law[i : i + width], 16) for i in range(0, width * codes, width)])
-        if width * codes != len(law) or sum(laws[-1]) != WORD_TOTAL or min(laws[-1]) < least:
-            raise VerdictError(REFUTED, "the weights of a law do not add up to 2^64")
-    if len(laws) != codes:
-        raise VerdictError(REFUTED, f"a table has {len(laws)} laws, and its space {codes} codes")
-    lows = list(map(min, zip(*laws, strict=True)))
-    ratios = [
-        Decimal(high) / low if low else INFINITE
-        for high, low in zip(map(max, zip(*laws, strict=True)), lows, strict=True)
-        if high
-    ]
-    pure, odds, delta = max(ratios).ln(), down(epsilon.exp()), ZERO
+def table_loss(rows: Sequence[str], codes: int, epsilon: Decimal, least: int) -> Loss:
+    """Return the loss of a table of hexadecimal weights, a row for each input and each weight at least ``least``."""
+    widths = [len(law) // codes for law in rows]
+    laws = [[int(law[i * w : i * w + w], 16) for i in range(codes)] for law, w in zip(rows, widths, strict=True)]
+    is_square = len(rows) == codes and all(w * codes == len(law) for law, w in zip(rows, widths, strict=True))
+    is_law = all(sum(law) == WORD_TOTAL and min(law) >= least for law in laws)
+    require(is_square and is_law, f"a table has no {codes} laws whose weights add up to 2^64")
+    ranges = [(min(weights), max(weights)) for weights in zip(*laws, strict=True) if any(weights)]
+    pure = max(Decimal(high) / low if low else INFINITE for low, high in ranges).ln()
+    odds, delta = down(epsilon.exp()), ZERO
     for first, second in product(laws, laws) if pure > epsilon else ():
         excess = sum((a - odds * b for a, b in zip(first, second, strict=True) if a > odds * b), ZERO)
-        delta = max(delta, up(excess / WORD_TOTAL))
+        delta = max(delta, excess / WORD_TOTAL)
     if pure == INFINITE:
-        return Loss(pure, pure, ZERO, delta)
-    return Loss(down(pure), up(pure), down(Decimal(sum(lows)) / WORD_TOTAL), delta)
+        return Loss(pure, pure, ZERO, up(delta))
+    return Loss.of(pure, Decimal(sum(low for low, _ in ranges)) / WORD_TOTAL, delta=delta)
 
-
-# Rows.
 
 Law = dict[tuple[int, int], Decimal]
 """Masses of pairs (ln A, ln B) of a row's densities, in steps of 10^-12, above the common part of all laws."""
@@ -450,7 +381,7 @@ def factor_law(factor: Factor, is_ordered: bool = False) -> Law:
         blanket = max(blanket, down(2 / (1 + factor.epsilon.exp())))
     # E is raised where no law has both.
     least = (1 / blanket**2 if factor.is_item else 2 / blanket - 1).ln()
-    key = ceiling(max(factor.epsilon, least) * LOG_STEPS)
+    key = math.ceil(max(factor.epsilon, least) * LOG_STEPS)
     if key == 0:
         return {(0, 0): ONE}
     side = (1 - blanket) / (density_of(key) - 1)
@@ -461,10 +392,7 @@ def factor_law(factor: Factor, is_ordered: bool = False) -> Law:
 
 
 def thinned(law: Law, axis: int, most: int) -> Law:
-    """Return a law with few values on an axis: others are split between neighbours, which moves no mean.
-
-    The expectation of every convex function grows, so that the law stays an upper bound.
-    """
+    """Return a law with few values on an axis: to split others between neighbours raises every convex expectation."""
     masses: dict[int, float] = {}
     for pair, mass in law.items():
         masses[pair[axis]] = masses.get(pair[axis], 0.0) + float(mass)
@@ -472,13 +400,9 @@ def thinned(law: Law, axis: int, most: int) -> Law:
     # Values stay dense where mass · gap² would add most variance.
     gaps = [float(density_of(b) - density_of(a)) for a, b in pairwise(keys)]
     worth = [(masses[key] * gap * gap) ** (1 / 3) for key, gap in zip(keys, gaps, strict=False)]
-    quota, running, kept = math.fsum(worth) / most, 0.0, [keys[0]]
-    for key, part in zip(keys[1:], worth, strict=True):
-        running += part
-        if running >= quota or key == keys[-1]:
-            running = 0.0
-            kept.append(key)
-    result: Law = {}
+    scale, result = most / math.fsum(worth), Law()
+    runs = pairwise(int(total * scale) for total in accumulate(worth, initial=0.0))
+    kept = [keys[0], *(key for key, (last, run) in zip(keys[1:], runs, strict=True) if last < run or key == keys[-1])]
     for pair, mass in law.items():
         place = bisect_left(kept, pair[axis])
         high, low = kept[place], kept[place - (kept[place] != pair[axis])]
@@ -490,12 +414,12 @@ def thinned(law: Law, axis: int, most: int) -> Law:
     return result
 
 
-def product_law(laws: Iterable[Law], most: int) -> Law:
-    """Return the law of a product of independent factors, with at most so many values on each axis."""
+def sum_law(laws: Iterable[Iterable[tuple[tuple[int, int], Decimal]]], most: int) -> Law:
+    """Return the law of a sum of independent pairs, with at most so many values on each axis."""
     joint: Law = {(0, 0): ONE}
     for law in laws:
         longer: Law = {}
-        for ((a, b), mass), ((i, j), part) in product(joint.items(), law.items()):
+        for ((a, b), mass), ((i, j), part) in product(joint.items(), law):
             longer[a + i, b + j] = longer.get((a + i, b + j), ZERO) + mass * part
         joint = longer
         for axis in (0, 1):
@@ -506,20 +430,15 @@ def product_law(laws: Iterable[Law], most: int) -> Law:
 
 def unshuffled_law(laws: Iterable[Law]) -> list[tuple[Decimal, Decimal]]:
     """Return the law of the likelihood ratio A/B of a row: its masses under the second law, and ratios."""
-    ratios = []
-    for law in laws:
-        parts: Law = {}
-        for (a, b), mass in law.items():
-            parts[a - b, 0] = parts.get((a - b, 0), ZERO) + mass * density_of(b)
-        ratios.append(parts)
-    return [(mass, density_of(key)) for (key, _), mass in product_law(ratios, MOST_ATOMS).items()]
+    ratios = ([((a - b, 0), mass * density_of(b)) for (a, b), mass in law.items()] for law in laws)
+    return [(mass, density_of(key)) for (key, _), mass in sum_law(ratios, MOST_ATOMS).items()]
 
 
 class ShuffledRows:
     """Rows that are permuted together, and a bound of their profile by the blanket (Balle et al. 2019, Lemma 5.3)."""
 
     def __init__(self, laws: Iterable[Law], rows: int) -> None:
-        law = product_law(laws, MOST_DENSITIES)
+        law = sum_law((law.items() for law in laws), MOST_DENSITIES)
         firsts, seconds = (sorted({pair[axis] for pair in law}) for axis in (0, 1))
         self.firsts, self.seconds = ([float(density_of(key)) for key in keys] for keys in (firsts, seconds))
         table = [[float(law.get((a, b), ZERO)) for b in seconds] for a in firsts]
@@ -568,18 +487,16 @@ class ShuffledRows:
 class Rows:
     """Randomised rows of one person: how many are permuted together, which share of the table they are, k of them."""
 
-    def __init__(self, units: Sequence[Unit], rows: int | None, share: Decimal, contributions: int) -> None:
+    def __init__(self, units: Sequence[Loss], rows: int | None, share: Decimal, contributions: int) -> None:
         factors = [factor for unit in units for factor in unit.factors]
-        laws = [factor_law(factor) for factor in factors]
-        ordered = [factor_law(factor, is_ordered=True) for factor in factors]
+        laws, ordered = ([factor_law(factor, is_ordered) for factor in factors] for is_ordered in (False, True))
         self.pure = up(sum((factor.epsilon for factor in factors), ZERO))
         self.rows, self.share, self.contributions, self.is_fast = rows, share, contributions, False
         self.unshuffled, self.known = unshuffled_law(ordered), dict[float, Decimal]()
         # The row as one factor that is only known to be private: the clones of Feldman, McMillan and Talwar 2021.
         clone = [factor_law(Factor(self.pure, down(2 / (1 + self.pure.exp()))))]
-        self.bounds = [ShuffledRows(parts, rows) for parts in (laws, clone)] if rows and self.pure > 0 else []
-        if rows and rows > 4 * self.pure.exp():
-            del self.bounds[1:]
+        choices = [laws] if rows and rows > 4 * self.pure.exp() else [laws, clone]
+        self.bounds = [ShuffledRows(choice, rows) for choice in choices] if rows and self.pure > 0 else []
 
     def row_delta(self, x: Decimal) -> Decimal:
         """Return a bound on the profile of the rows at x ≥ 0 if one of them is replaced and all are released."""
@@ -610,26 +527,24 @@ class Rows:
         while nodes[-1][2] > slack and len(nodes) < MOST_NODES:
             x = nodes[-1][0] + guess / 14
             nodes.append((x, x.exp(), self.person_delta(x)))
+        if nodes[-1][2] > slack:
+            return Step(INFINITE, slack)
 
         def is_above(mu: Decimal) -> bool:
-            heights = [slack + (1 - slack) * gaussian_profile(mu, x)[0] for x, _, _ in nodes]
+            curve = [slack + (1 - slack) * gaussian_profile(mu, x)[0] for x, _, _ in nodes]
             slopes = [-(1 - slack) * upper_tail(mu / 2 + x / mu)[1] for x, _, _ in nodes]
-            if any(height < delta for height, (_, _, delta) in zip(heights, nodes, strict=True)):
-                return False
-            stretches = zip(pairwise(nodes), pairwise(heights), pairwise(slopes), strict=True)
-            for (left, right), (low, high), (fall, rise) in stretches:
+            for left, right in pairwise(zip(nodes, curve, slopes, strict=True)):
+                (_, start, first), low, fall = left
+                (_, end, second), high, rise = right
                 # The lower envelope of the curve bends where two tangents meet.
-                gap = high - rise * right[1] - low + fall * left[1]
-                meet = gap / (fall - rise) if fall != rise else left[1]
-                share = (meet - left[1]) / (right[1] - left[1])
-                if 0 < share < 1 and left[2] + (right[2] - left[2]) * share > low + fall * (meet - left[1]):
+                meet = (high - rise * end - low + fall * start) / (fall - rise) if fall != rise else start
+                share = (meet - start) / (end - start)
+                if 0 < share < 1 and first + (second - first) * share > low + fall * (meet - start):
                     return False
-            return True
+            return all(delta <= height for (_, _, delta), height in zip(nodes, curve, strict=True))
 
-        mu = next(
-            (mu for high in (2 * guess, Decimal(100)) if (mu := smallest(is_above, high, 6)) < INFINITE), INFINITE
-        )
-        return Step(up(mu * mu), slack) if nodes[-1][2] <= slack else Step(INFINITE, slack)
+        mu = smallest(is_above, 2 * guess, 6)
+        return Step(up((mu if mu < INFINITE else smallest(is_above, Decimal(100), 6)) ** 2), slack)
 
 
 def binary_delta(losses: Iterable[Decimal], step: Step, epsilon: Decimal) -> Decimal:
@@ -643,33 +558,18 @@ def binary_delta(losses: Iterable[Decimal], step: Step, epsilon: Decimal) -> Dec
     return min(ONE, up(step.slack + (1 - step.slack) * total))
 
 
-# The plan and its claims.
-
-PLAN_FIELDS = {
-    *(
-        "schema",
-        "epsilon",
-        "delta",
-        "n",
-        "shuffle",
-        "contributions",
-        "nulls",
-        "columns",
-        "drop",
-        "passthrough",
-        "leaks",
-    ),
-    *("sample", "inferred", "keeps_index", "local_epsilon", "reused", "measures", "privacy_id", "rules", "groups"),
-}
+PLAN_FIELDS = {"schema", "epsilon", "delta", "n", "shuffle", "contributions", "nulls", "columns", "drop", "passthrough"}
+PLAN_FIELDS |= {"leaks", "sample", "inferred", "keeps_index", "local_epsilon", "reused", "measures", "privacy_id"}
+PLAN_FIELDS |= {"rules", "groups"}
 MICROSECONDS = {"D": 86_400_000_000, "h": 3_600_000_000, "min": 60_000_000, "s": 1_000_000, "ms": 1_000, "us": 1}
-"""Lengths of the units of times; others are not covered (the format)."""
+SECRET_VALUES = ("values", "ranks", "items")
+"""Lengths of units of times, of which others are not covered; histograms whose values need a threshold (the format)."""
 
 
 def number(value: Any, name: str, is_whole: bool = False, least: int = 0) -> Any:
     """Return a JSON number as an exact decimal, or as an integer."""
-    is_number = isinstance(value, int) or (isinstance(value, float) and not is_whole)
-    if not is_number or isinstance(value, bool) or not least <= value < math.inf:
-        raise VerdictError(REFUTED, f"{name} is no {'whole ' * is_whole}number of at least {least}")
+    is_number = type(value) is int or (type(value) is float and not is_whole)
+    require(is_number and least <= value < math.inf, f"{name} is no {'whole ' * is_whole}number of at least {least}")
     return value if is_whole else Decimal(value)
 
 
@@ -708,6 +608,12 @@ class Space:
         is_grid = kind in ("integer", "real", "datetime")
         return cls(number(values, f"values of {kind}", True, 1), flags, most, kind, is_grid, data)
 
+    @property
+    def codes(self) -> int:
+        """The number of codes: of sets of at most ``most`` items or of values, and of flags."""
+        sizes = range(self.most + 1) if self.kind == "subset" else [1]
+        return sum(math.comb(self.values, size) for size in sizes) + self.flags
+
 
 def channel_loss(data: Mapping[str, Any], spaces: Sequence[Space]) -> Loss:
     """Return the loss of a mechanism, whose sizes must be its space's."""
@@ -715,47 +621,35 @@ def channel_loss(data: Mapping[str, Any], spaces: Sequence[Space]) -> Loss:
     epsilon, delta = number(data["epsilon"], f"epsilon of {tag}"), number(data.get("delta", 0), f"delta of {tag}")
     known = {"mechanism", "epsilon", "delta", "size", "span", "flag_codes", "items", "max_size", "table", "metric"}
     unknown = set(data) - known - {"width", "nullable", "sizes", "kept"}
-    if unknown or tag not in CHANNELS or (delta > 0 and ("geometric" in tag or "bitflip" in tag)):
-        raise VerdictError(NOT_COVERED, f"the mechanism {tag} at delta={delta:.3g}, or its fields {unknown}")
-    if data.get("kept") not in (None, [], list(range(len(spaces)))):
-        raise VerdictError(NOT_COVERED, "a group without some of its columns")
+    is_covered = tag in CHANNELS and not unknown and (delta == 0 or not ("geometric" in tag or "bitflip" in tag))
+    require(is_covered, f"the mechanism {tag} at delta={delta:.3g}, or its fields {unknown}", NOT_COVERED)
+    require(data.get("kept") in (None, [], [*range(len(spaces))]), "a group without some of its columns", NOT_COVERED)
     stated = {name: value for name, value in data.items() if name in ("size", "span", "items", "sizes", "flag_codes")}
-    wanted: dict[str, Any] = {"size": space.values + space.flags, "span": space.values - 1, "items": space.values}
-    wanted |= {"sizes": [one.values + one.flags for one in spaces], "flag_codes": space.flags}
-    has_flag = tag.startswith("nullable") or data.get("nullable") is True
+    wanted: dict[str, Any] = {"span": space.values - 1, "items": space.values, "flag_codes": space.flags}
+    wanted |= {"size": space.values + space.flags, "sizes": [one.values + one.flags for one in spaces]}
     if "span" in data or "items" in data:
-        stated["flag_codes"] = data.get("flag_codes", int(has_flag))
+        stated["flag_codes"] = data.get("flag_codes", int(tag.startswith("nullable") or data.get("nullable") is True))
     sets = min(data.get("max_size") or space.values, space.values) if "items" in data else space.most
-    if any(wanted[name] != value for name, value in stated.items()) or sets != space.most:
-        raise VerdictError(REFUTED, f"{tag} has {stated}, and its space {wanted}")
-    if not (epsilon > 0 and delta < 1) or ("items" in data) != (space.kind == "subset"):
-        raise VerdictError(REFUTED, f"{tag} claims epsilon={epsilon:.6g}, delta={delta:.6g} on the space {space.kind}")
+    require(stated.items() <= wanted.items() and sets == space.most, f"{tag} has {stated}, and its space {wanted}")
+    is_valid = epsilon > 0 and delta < 1 and ("items" in data) == (space.kind == "subset")
+    require(is_valid, f"{tag} claims epsilon={epsilon:.6g}, delta={delta:.6g} on the space {space.kind}")
     return CHANNELS[tag](data, space, epsilon, delta)
 
 
-def set_response(data: Mapping[str, Any], space: Space, epsilon: Decimal, delta: Decimal) -> Loss:
-    """Return the loss of randomised response on whole sets, and null."""
-    sets = sum(math.comb(space.values, size) for size in range(space.most + 1))
-    return response(sets + space.flags, epsilon, delta)
-
-
-def table_loss(data: Mapping[str, Any], space: Space, epsilon: Decimal, delta: Decimal) -> Loss:
-    """Return the loss of a table of weights; only those of `matrix` may be 0."""
-    return written(data["table"], space.values + space.flags, epsilon, int(data["mechanism"] != "matrix"))
-
-
 CHANNELS: Mapping[str, Callable[[Mapping[str, Any], Space, Decimal, Decimal], Loss]] = {
-    "randomized_response": lambda data, space, e, d: response(data["size"], e, d),
-    "gamma_diagonal": lambda data, space, e, d: response(math.prod(data["sizes"]), e, d),
-    **dict.fromkeys(
-        ("geometric", "nullable_geometric"), lambda data, space, e, d: geometric(data["span"], space.flags, e)
-    ),
+    "randomized_response": lambda data, space, e, d: two_weight_loss(*response_weights(data["size"], e, d), e),
+    "gamma_diagonal": lambda data, space, e, d: two_weight_loss(*response_weights(math.prod(data["sizes"]), e, d), e),
+    "set_response": lambda data, space, e, d: two_weight_loss(*response_weights(space.codes, e, d), e),
+    "nullable_set_response": lambda data, space, e, d: two_weight_loss(*response_weights(space.codes, e, d), e),
+    "geometric": lambda data, space, e, d: geometric(data["span"], space.flags, e),
+    "nullable_geometric": lambda data, space, e, d: geometric(data["span"], space.flags, e),
     "staircase": lambda data, space, e, d: staircase(data["span"], data["width"], data["nullable"], e, d),
     "bitflip": lambda data, space, e, d: bit_flips(space.values, space.most, e),
     "asymmetric_bitflip": lambda data, space, e, d: bit_flips(space.values, space.most, e, is_halved=True),
     "nullable_bitflip": lambda data, space, e, d: bit_flips(space.values, space.most, e, is_nullable=True),
-    **dict.fromkeys(("set_response", "nullable_set_response"), set_response),
-    **dict.fromkeys(("optimal", "exponential", "matrix"), table_loss),
+    "optimal": lambda data, space, e, d: table_loss(data["table"], space.codes, e, least=1),
+    "exponential": lambda data, space, e, d: table_loss(data["table"], space.codes, e, least=1),
+    "matrix": lambda data, space, e, d: table_loss(data["table"], space.codes, e, least=0),
 }
 
 
@@ -779,15 +673,28 @@ class Findings:
         self.totals[name] = float(high)
 
 
-def units_of(plan: Mapping[str, Any], spaces: Mapping[str, Space], findings: Findings) -> list[Unit]:
+def value_spaces(rules: Sequence[Mapping[str, Any]], spaces: Mapping[str, Space]) -> dict[str, Space]:
+    """Return the value columns of rules `one_of` on columns of two values that are in no other rule (the format)."""
+    uses, result = Counter[Any](), {}
+    for rule in rules:
+        uses.update({*rule.get("if", ()), *rule.get("then", ()), *map(rule.get, ("column", "of", "low", "high"))})
+        uses.update(rule.get("one_of", ()))
+    for rule in rules:
+        names = rule.get("one_of", ())
+        if names and all(uses[name] == 1 and name in spaces and spaces[name].codes == 2 for name in names):
+            values = len(names) + bool(rule.get("at_most"))
+            result[f"one of {names[0]} … {names[-1]}"] = Space(values, 0, values, "categorical", False, {})
+    return result
+
+
+def units_of(plan: Mapping[str, Any], spaces: Mapping[str, Space], findings: Findings) -> list[Loss]:
     """Return the units of a plan, each compared with its claim."""
     grouped = {name: group for group in plan.get("groups", []) for name in group["names"]}
     parts = {id(part): part for one in plan["columns"] for part in [grouped.get(one["name"], one)]}
     units = []
     for part in parts.values():
         names, data = part.get("names", [part.get("name")]), part.get("mechanism")
-        if not isinstance(data, dict):
-            raise VerdictError(NOT_COVERED, f"no stored mechanism of {names}")
+        require(isinstance(data, dict), f"no stored mechanism of {names}", NOT_COVERED)
         loss = channel_loss(data, [spaces[name] for name in names])
         label, epsilon, delta = ", ".join(names), Decimal(data["epsilon"]), Decimal(data.get("delta", 0))
         if delta == 0:
@@ -797,112 +704,115 @@ def units_of(plan: Mapping[str, Any], spaces: Mapping[str, Space], findings: Fin
         # The claim, if it is nearly the loss, so that equal claims have equal densities.
         is_near = epsilon * (1 - Decimal("1e-6")) < loss.high < epsilon
         pure = epsilon if delta > 0 or is_near else loss.high
-        factors = tuple(one for one in loss.parts or (Factor(pure, loss.blanket),) if one.epsilon > 0)
-        units.append(Unit(delta, pure, loss.low, loss.high, factors))
+        factors = tuple(one for one in loss.factors or (Factor(pure, loss.blanket),) if one.epsilon > 0)
+        units.append(replace(loss, delta=delta, pure=pure, factors=factors))
     return units
 
 
 def noise_of(measure: Mapping[str, Any], spaces: Mapping[str, Space]) -> Noise:
     """Return the numbers of a measured table that one replaced row moves."""
     kind, names, sigma2 = measure["kind"], measure["columns"], number(measure["sigma2"], "sigma2")
-    if set(measure) - {"kind", "columns", "sigma2", "most", "level"} or not set(names) <= spaces.keys():
-        raise VerdictError(NOT_COVERED, f"a table of {names} with unknown fields or columns")
+    is_known = set(measure) <= {"kind", "columns", "sigma2", "most", "level"} and set(names) <= spaces.keys()
+    require(is_known, f"a table of {names} with unknown fields or columns", NOT_COVERED)
     space = spaces[names[0]]
-    if (kind in ("items", "sizes", "item_pairs")) != (space.kind == "subset") or (kind == "sum") > space.is_grid:
-        raise VerdictError(REFUTED, f"a table {kind} of the space {space.kind}")
+    is_of_sets = kind in ("items", "sizes", "item_pairs")
+    is_valid = is_of_sets == (space.kind == "subset") and (kind != "sum" or space.is_grid)
+    require(is_valid, f"a table {kind} of the space {space.kind}")
     items, most = space.values, min(measure.get("most", 0), space.values)
     pairs = [(a, b) for a in range(most + 1) for b in range(most + 1)] if kind == "item_pairs" else [(0, 0)]
     moved = max(math.comb(a, 2) + math.comb(b, 2) - 2 * math.comb(max(0, a + b - items), 2) for a, b in pairs)
     # A row leaves one cell and enters another, or changes the counts of its former and its new items.
     numbers = {"one_way": 2, "joint": 2, "sizes": 2, "sum": 1, "items": min(2 * most, items), "item_pairs": moved}
-    if kind not in numbers:
-        raise VerdictError(NOT_COVERED, f"the measured table {kind!r}")
+    require(kind in numbers, f"the measured table {kind!r}", NOT_COVERED)
     return sigma2, numbers[kind], items - 1 if kind == "sum" else 1
 
 
-def inference_cost(inferred: Mapping[str, Any], slack: Decimal | None, rows: int) -> tuple[Step, Decimal]:
-    """Return the step of all that inference might ask, at a slack, or without one its ε with geometric noise.
-
-    Of the histograms for one kind of values, a way, only those of the column's dearest way count.
-    """
-    noises: dict[tuple[str, str], list[Noise]] = {}
-    escapes: dict[tuple[str, str], Decimal] = {}
-    losses: dict[tuple[str, str], Decimal] = {}
-    asked = ((name, spec) for group in inferred["asked"] for name in group["columns"] for spec in group["histograms"])
-    for name, spec in asked:
-        key = (name, spec["way"]) if spec.get("way") is not None else ("", "")
+def way_cost(specs: Iterable[Mapping[str, Any]], slack: Decimal | None, rows: int) -> tuple[Step, Decimal, Decimal]:
+    """Return the step of histograms' noise, the chance that a person's own value shows, and ε with geometric noise."""
+    noises, chance, loss = list[Noise](), ZERO, ZERO
+    for spec in specs:
         variance, cells = number(spec["variance"], "variance"), number(spec["cells"], "cells", True, 1)
         threshold = number(spec.get("threshold", 0), "threshold", True)
-        if (threshold > 0) != (spec["kind"] in ("values", "ranks", "items")) or (threshold and slack is None):
-            raise VerdictError(REFUTED, "a threshold is missing, or is at delta 0 or of a public histogram")
+        is_valid = (threshold > 0) == (spec["kind"] in SECRET_VALUES) and (threshold == 0 or slack is not None)
+        require(is_valid, "a threshold is missing, or is at delta 0 or of a public histogram")
+        noises.append((variance, 2 * cells, 1))
         # The rate of geometric noise of variance v is arcosh(1 + 1/v).
         height = 1 + 1 / variance
-        losses[key] = losses.get(key, ZERO) + 2 * cells * rows * (height + (height * height - 1).sqrt()).ln()
-        noises.setdefault(key, []).append((variance, 2 * cells, 1))
+        loss += 2 * cells * rows * (height + (height * height - 1).sqrt()).ln()
         if threshold:
             # The tail of discrete noise from d on lies below the normal tail from d − 1 on.
-            chance = upper_tail((threshold - rows - 1) / variance.sqrt())[1] + sampler_distance(variance)
-            escapes[key] = escapes.get(key, ZERO) + rows * cells * chance
-    names, step, loss = {name for name, _ in noises}, Step(), ZERO
-    part = TAIL_SLACK * (slack or ZERO) / max(1, len(noises))
-    steps = {} if slack is None else {key: noise_step(group, rows, part) for key, group in noises.items()}
-    for name in names:
-        loss += max(cost for key, cost in losses.items() if key[0] == name)
-        if steps:
-            step += max((one for key, one in steps.items() if key[0] == name), key=lambda one: one.square)
-            step += Step(ZERO, up(max(escapes.get(key, ZERO) for key in steps if key[0] == name)))
+            tail = upper_tail((threshold - rows - 1) / variance.sqrt())[1] + sampler_distance(variance)
+            chance += rows * cells * tail
+    return Step() if slack is None else noise_step(noises, rows, slack), up(chance), loss
+
+
+def inference_cost(inferred: Mapping[str, Any], slack: Decimal | None, rows: int) -> tuple[Step, Decimal]:
+    """Return the step of all that inference might ask, at a slack, or without one its ε with geometric noise."""
+    checks = [(number(one["variance"], "variance"), one["changes"], 1) for one in inferred.get("checks") or []]
+    require(slack is not None or not checks, "checks of spaces from names are at delta 0")
+    step, loss = noise_step(checks, rows, TAIL_SLACK * (slack or ZERO)), ZERO
+    ways: dict[str, dict[str | None, list[Mapping[str, Any]]]] = {}
+    asked = ((name, spec) for group in inferred["asked"] for name in group["columns"] for spec in group["histograms"])
+    for name, spec in asked:
+        ways.setdefault("" if spec.get("way") is None else name, {}).setdefault(spec.get("way"), []).append(spec)
+    count = max(1, sum(map(len, ways.values())))
+    part = None if slack is None else TAIL_SLACK * (slack - step.slack) / (1 - step.slack) / count
+    for column in ways.values():
+        # Of the ways of a column, one for each kind of values, only the dearest counts.
+        steps, chances, losses = zip(*(way_cost(specs, part, rows) for specs in column.values()), strict=True)
+        step += max(steps, key=lambda one: one.square) + Step(ZERO, max(chances))
+        loss += max(losses)
     return step, up(loss)
 
 
 def check_recorded(inferred: Mapping[str, Any]) -> None:
     """Compare the counts that inference recorded with what it might ask, column by column and in order."""
-    specs: dict[str, list[Mapping[str, Any]]] = {name: [] for name in inferred["columns"]}
-    recorded: dict[str, list[Mapping[str, Any]]] = {name: [] for name in inferred["columns"]}
-    # Columns that inference does not name have no place here: a contradiction.
-    for group in inferred["asked"]:
-        for name in group["columns"]:
-            specs[name] += group["histograms"]
-    for counts in inferred["measured"]:
-        recorded[counts["column"]].append(counts)
-    for name, own in recorded.items():
-        shape, is_cut = (
-            [(one["kind"], one["variance"]) for one in own],
-            bool(own) and (own[-1]["kind"], own[-1]["cells"]) == ("lengths", []),
-        )
-        ways = {spec.get("way") for spec in specs[name]} - {None} or {None}
-        choices = [[spec for spec in specs[name] if spec.get("way") in (None, way)] for way in ways]
-        shapes = [[(spec["kind"], spec["variance"]) for spec in choice] for choice in choices]
-        if shape not in shapes and not (is_cut and any(shape == one[: len(shape)] for one in shapes)):
-            raise VerdictError(REFUTED, f"the counts of {name} are not those that inference asked for")
-        if own and own[-1]["kind"] in ("values", "ranks", "items"):
-            limit, limits = inferred["thresholds"].get(name), [one.get("threshold") for one in specs[name]]
-            if limit not in limits or min(own[-1]["counts"], default=limit) < limit:
-                raise VerdictError(REFUTED, f"the counts of {name} are not those above its threshold")
+    asked, measured, checks = inferred["asked"], inferred["measured"], inferred.get("checks") or []
+    names = {name for part in (*asked, *checks) for name in part["columns"]} | {one["column"] for one in measured}
+    require(names <= set(inferred["columns"]), "inference has counts of columns that it does not name")
+    for check in checks:
+        # A row leaves one count, and enters another.
+        changes, most = number(check["changes"], "changes", True, 1), 2 * len(check["counts"])
+        require(min(2, most // 2) <= changes <= most, f"a check of {check['columns']} changes {changes} of its counts")
+    for name in inferred["columns"]:
+        specs = [spec for group in asked if name in group["columns"] for spec in group["histograms"]]
+        counts = [one for one in measured if one["column"] == name]
+        last, ways = counts[-1] if counts else {}, {spec.get("way") for spec in specs} - {None} or {None}
+        choices = [[spec for spec in specs if spec.get("way") in (None, way)] for way in ways]
+        if last.get("kind") == "lengths" and not last["cells"]:
+            # Lists of no length have no norms.
+            choices = [choice[: len(counts)] for choice in choices]
+        shape, *shapes = ([(one["kind"], one["variance"]) for one in part] for part in (counts, *choices))
+        require(shape in shapes, f"the counts of {name} are not those that inference asked for")
+        if last.get("kind") in SECRET_VALUES:
+            limit, limits = inferred["thresholds"].get(name), [spec.get("threshold") for spec in specs]
+            is_above = limit in limits and min(last["counts"], default=limit) >= limit
+            require(is_above, f"the counts of {name} are not those above its threshold")
 
 
-def inference_step(inferred: Mapping[str, Any], plan: Mapping[str, Any], findings: Findings) -> Step | None:
-    """Compare an inference's claims with its requests; return its step, or None if its (ε, δ) is subtracted."""
+def inference_step(inferred: Mapping[str, Any], plan: Mapping[str, Any], findings: Findings) -> Step:
+    """Compare an inference's claims with its requests; return its step, which is none if its (ε, δ) is subtracted."""
     rows, unit, person = plan.get("contributions", 1), inferred.get("unit") or "row", plan.get("privacy_id")
     counted = 1 if unit == "row" else int(unit.split()[0]) if unit.endswith(" rows") else 0
-    if "unit" in inferred and not (counted >= rows if person is None else unit == f"person:{person}"):
-        raise VerdictError(REFUTED, f"spaces were inferred for the unit {unit}, and the plan is for another")
+    is_unit = "unit" not in inferred or (counted >= rows if person is None else unit == f"person:{person}")
+    require(is_unit, f"spaces were inferred for the unit {unit}, and the plan is for another")
     epsilon, delta = number(inferred["epsilon"], "epsilon"), number(inferred["delta"], "delta")
     stated = Step(number(inferred["mu"], "mu") ** 2, number(inferred["slack"], "slack")) if "mu" in inferred else None
     if inferred.get("asked") is None:
         findings.record(NOT_PROVED if inferred["columns"] else PROVED, "what inference might ask is not stated")
-        return stated
+        return stated or Step()
     check_recorded(inferred)
     slack = None if stated is None and delta == 0 else delta / 10 if stated is None else stated.slack
     cost, pure = inference_cost(inferred, slack, rows)
     if slack is None:
         findings.compare("inference's epsilon", epsilon, pure, pure * (1 - Decimal("1e-9")))
-        return None
+        return Step()
     if stated is not None:
         findings.compare("inference's mu", Decimal(inferred["mu"]), cost.mu)
         findings.compare("inference's slack", stated.slack, cost.slack)
     own = (stated or cost).delta(epsilon)
     findings.compare("inference's delta", delta, own, own * (1 - Decimal("1e-9")))
-    return stated
+    return stated or Step()
 
 
 def check_total(plan: Mapping[str, Any], spaces: Mapping[str, Space], findings: Findings) -> None:
@@ -912,35 +822,28 @@ def check_total(plan: Mapping[str, Any], spaces: Mapping[str, Space], findings: 
     units, measures = units_of(plan, spaces, findings), plan.get("measures") or []
     central, target, left = Step(), epsilon, delta
     if (inferred := plan.get("inferred")) is not None:
-        step = inference_step(inferred, plan, findings)
-        central += step or Step()
-        if step is None:
+        central += inference_step(inferred, plan, findings)
+        if "mu" not in inferred:
             target, left = epsilon - Decimal(inferred["epsilon"]), delta - Decimal(inferred["delta"])
     if measures:
         tables = noise_step([noise_of(one, spaces) for one in measures], k, TABLE_SLACK * delta)
         findings.record(PROVED, f"tables have mu={tables.mu:.9g}, slack={tables.slack:.3g}")
-        findings.totals["mu of tables"] = float(tables.mu)
         central += tables
     is_secret = bool(plan.get("shuffle", True)) and not plan.get("passthrough")
-    if plan.get("keeps_index") and is_secret:
-        raise VerdictError(REFUTED, "an index leaves beside shuffled rows")
+    require(not (plan.get("keeps_index") and is_secret), "an index leaves beside shuffled rows")
     share = Decimal(sample) / n if sample is not None and is_secret and n else ONE
     person = Rows(units, (n if sample is None else sample) if is_secret and delta > 0 else None, share, k)
-    failing, pure = sum((unit.delta for unit in units), ZERO), sum((unit.pure for unit in units), ZERO)
-    exact = sum((unit.high for unit in units), ZERO)
-    sampled = up((1 + share * (pure.exp() - 1)).ln()) if share < 1 else pure
+    failing, *sums = (sum(map(attrgetter(name), units), ZERO) for name in ("delta", "low", "high", "pure"))
+    low, high, sampled = ((1 + share * (loss.exp() - 1)).ln() if share < 1 else loss for loss in sums)
     slack = (TOTAL_SLACK * left - central.slack) / (1 - central.slack)
     if delta == 0:
-        least = sum((unit.low for unit in units), ZERO)
-        bounds = [(1 + share * (loss.exp() - 1)).ln() if share < 1 else loss for loss in (least, exact)]
-        findings.compare("total epsilon", target, k * bounds[1] if failing == 0 else INFINITE, down(k * bounds[0]))
+        findings.compare("total epsilon", target, up(k * high) if failing == 0 else INFINITE, down(k * low))
     elif central == Step() and failing > 0:
-        findings.compare("total epsilon", target, k * sampled)
+        findings.compare("total epsilon", target, up(k * sampled) if share < 1 else k * sampled)
         chain = sum(((sampled * i).exp() for i in range(k)), ZERO)
         findings.compare("total delta", left, up(chain * share * failing) if k > 1 or share < 1 else failing)
     elif central == Step():
         findings.compare("total delta", left, person.person_delta(target))
-        findings.totals["total epsilon"] = float(smallest(lambda x: person.person_delta(x) <= left, 2 * target, 9))
     elif person.rows is None or failing > 0:
         total = central + Step(ZERO, k * failing)
         findings.compare("total delta", left, binary_delta([unit.pure for unit in units] * k, total, target))
@@ -951,27 +854,21 @@ def check_total(plan: Mapping[str, Any], spaces: Mapping[str, Space], findings: 
         findings.record(PROVED, f"shuffled rows have mu={step.mu:.6g}, slack={slack:.3g}")
         findings.totals["mu of rows"], total = float(step.mu), central + step
         findings.compare("total delta", left, total.delta(target) if step.square < INFINITE else ONE)
-        findings.totals["total epsilon"] = float(smallest(lambda x: total.delta(x) <= left, 4 * target))
     if plan.get("local_epsilon") is not None:
         # Someone knows the row's place: neither order nor sample hides it.
         cap, half = number(plan["local_epsilon"], "local_epsilon"), delta / 2 if central.square > 0 else delta
         own = smallest(lambda x: central.delta(x) <= half, Decimal(1000)) if central.square > 0 else ZERO
         odds = max(ZERO, cap - own).exp()
         composed = sum((mass * (ratio - odds) for mass, ratio in person.unshuffled if ratio > odds), ZERO)
-        loss = min(pure, cap - own) if failing == 0 and up(composed) <= half and own < cap else pure
+        loss = min(sums[-1], cap - own) if failing == 0 and up(composed) <= half and own < cap else sums[-1]
         findings.compare("local epsilon", cap, up(own + loss) if failing <= half else INFINITE)
 
 
-# The description: counts, seal, file.
-
-
 def level_starts(space: Space, size: int, low: int, before: int) -> list[int]:
-    """Return the first codes of a level's cells within a cell that begins at ``low`` on a level of another size.
-
-    The bounds and zero are cells of their own on every level.
-    """
+    """Return the first codes of a level's cells within a cell that begins at ``low`` on a level of another size."""
     values, data, codes = space.values, space.data, {1, space.values - 1}
     if space.kind != "datetime":
+        # Zero is a cell of its own on every level, as the bounds are.
         lower = float(data["lower"])
         step = data.get("step", 1) if space.kind == "integer" else (data["upper"] - data["lower"]) / data["steps"]
         place = -lower / (lower + float(step) - lower)
@@ -990,46 +887,40 @@ def cells_of(measure: Mapping[str, Any], spaces: Mapping[str, Space], bins: Mapp
         # The cells of the level before that are divided are listed.
         parents, before = bins[names[0], most], 64 * 16 ** (level - 2)
         return [parents], [sum(len(level_starts(space, most, low, before)) for low in parents)]
-    if kind == "sizes":
-        starts, start = list(range(min(16, space.most) + 1)), 17
-        while start <= space.most:
-            starts, start = [*starts, start], -(-start * 5 // 4)
-        return [None], [len(starts)]
-    if kind in ("sum", "items", "item_pairs"):
-        return [None], [{"sum": 1, "items": space.values, "item_pairs": math.comb(space.values, 2)}[kind]]
-    starts_of: list[list[int] | None] = []
-    for name, one in ((name, spaces[name]) for name in names):
+    sizes, start = min(16, space.most) + 1, 17
+    while start <= space.most:
+        sizes, start = sizes + 1, -(-start * 5 // 4)
+    lists = {"sum": 1, "items": space.values, "item_pairs": math.comb(space.values, 2), "sizes": sizes}
+    if kind in lists:
+        return [None], [lists[kind]]
+    starts_of, shape = list[list[int] | None](), []
+    for one, name in ((spaces[name], name) for name in names):
         equal = [-(-cell * one.values // most) for cell in range(most)] if one.is_grid and one.values > most else None
         cut = bins[name, most] if equal and kind == "joint" else equal
         starts_of.append(level_starts(one, most, 0, 1) if level == 1 else cut or None)
-    return starts_of, [
-        (spaces[name].values if own is None else len(own)) + spaces[name].flags
-        for name, own in zip(names, starts_of, strict=True)
-    ]
+        shape.append(len(starts_of[-1] or range(one.values)) + one.flags)
+    return starts_of, shape
 
 
 def check_description(data: Mapping[str, Any], spaces: Mapping[str, Space], file_rows: int | None) -> None:
     """Compare the numbers of rows with each other, and the blob of counts with the measured tables and their seal."""
     n, sample, measures = number(data["n"], "n", True), data["plan"].get("sample"), data["plan"].get("measures") or []
     rows, tables = data.get("rows", n), data.get("tables")
-    if file_rows not in (None, n) or sample not in (None, n) or n > rows or rows < (data["plan"].get("n") or 0):
-        raise VerdictError(REFUTED, f"a file of {file_rows} rows, a table of {rows}, and a plan of other numbers")
-    if bool(measures) != (tables is not None):
-        raise VerdictError(REFUTED, "the tables of the description are not those of its plan")
+    is_equal = file_rows in (None, n) and sample in (None, n) and max(n, data["plan"].get("n") or 0) <= rows
+    require(is_equal, f"a file of {file_rows} rows, a table of {rows}, and a plan of other numbers")
+    require(bool(measures) == (tables is not None), "the tables of the description are not those of its plan")
     if tables is None:
         return
     cells = [cells_of(one, spaces, {(name, most): starts for name, most, starts in tables["bins"]}) for one in measures]
     planes = zlib.decompress(base64.b64decode(tables["counts"], validate=True))
     count = sum(math.prod(shape) for _, shape in cells)
-    if len(planes) != 8 * count:
-        raise VerdictError(REFUTED, "there are other numbers than the measured tables have")
+    require(len(planes) == 8 * count, "there are other numbers than the measured tables have")
     zigzags = [int.from_bytes(planes[i::count], "little") for i in range(count)]
     numbers = iter([((one >> 1) ^ -(one & 1)).to_bytes(8, "little", signed=True) for one in zigzags])
     seal = hashlib.sha256(data["digest"][:16].encode())
     for measure, (starts, shape) in zip(measures, cells, strict=True):
         seal.update(json.dumps([measure, starts, shape]).encode() + b"".join(islice(numbers, math.prod(shape))))
-    if seal.hexdigest()[:16] != data["digest"][16:]:
-        raise VerdictError(REFUTED, "the measured tables are not those that were sealed")
+    require(seal.hexdigest()[:16] == data["digest"][16:], "the measured tables are not those that were sealed")
 
 
 def verify(data: Mapping[str, Any], file_rows: int | None = None) -> Findings:
@@ -1038,9 +929,10 @@ def verify(data: Mapping[str, Any], file_rows: int | None = None) -> Findings:
     with localcontext(DIGITS):
         try:
             plan = data.get("plan", data)
-            if set(plan) - PLAN_FIELDS or data.get("schema", 1) > 3 or plan.get("schema", 1) > 3:
-                raise VerdictError(NOT_COVERED, f"unknown fields or schema: {sorted(set(plan) - PLAN_FIELDS)}")
+            is_known = set(plan) <= PLAN_FIELDS and max(data.get("schema", 1), plan.get("schema", 1)) <= 3
+            require(is_known, f"unknown fields or schema: {sorted(set(plan) - PLAN_FIELDS)}", NOT_COVERED)
             spaces = {column["name"]: Space.of(column["space"]) for column in plan["columns"]}
+            spaces = value_spaces(plan.get("rules") or [], spaces) | spaces
             if "plan" in data:
                 check_description(data, spaces, file_rows)
             check_total(plan, spaces, findings)
@@ -1053,12 +945,7 @@ def verify(data: Mapping[str, Any], file_rows: int | None = None) -> Findings:
 
 def thrift_reader(data: bytes) -> Callable[[int], Any]:
     """Return a reader of values of Thrift's compact protocol: numbers, bytes, lists, and structs as dicts by field."""
-    place = 0
-
-    def take(size: int) -> bytes:
-        nonlocal place
-        place += size
-        return data[place - size : place]
+    take = io.BytesIO(data).read
 
     def number_of(is_signed: bool = False) -> int:
         value, shift, byte = 0, 0, 128

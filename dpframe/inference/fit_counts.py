@@ -39,8 +39,13 @@ class NameCheck:
         are_whole = all(type(count) is int for count in (*self.counts, self.changes))
         if self.kind not in (ALTERNATIVES, FIT) or not all(isinstance(name, str) for name in self.columns):
             raise PlanError(f"a check of names must be of the kind {ALTERNATIVES} or {FIT}, and name columns")
-        if not are_whole or not self.columns or not self.counts or not 1 <= self.changes <= 2 * len(self.counts):
-            raise PlanError("a check of names must have whole counts, and changes from 1 to twice as many")
+        # One row leaves one count, and enters another.
+        if (
+            not are_whole
+            or not self.columns
+            or not 0 < min(2, len(self.counts)) <= self.changes <= 2 * len(self.counts)
+        ):
+            raise PlanError("a check of names must have whole counts, and changes from 2 (1 of one) to twice as many")
         if not isinstance(self.variance, int | float) or not LEAST_SIGMA2 <= self.variance <= MAX_COUNT_VARIANCE:
             raise PlanError("a check of names must have a variance from 0.25")
         object.__setattr__(self, "variance", float(self.variance))

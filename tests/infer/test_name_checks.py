@@ -121,7 +121,7 @@ def decided(made: CheckDesign, noisy_counts: list[Any]) -> bytes:
     parts = []
     for place, counts in enumerate(noisy_counts):
         is_choice = place == 0
-        check = NameCheck("fit", ("c",), tuple(map(int, counts)), 1, made.fit_variance)
+        check = NameCheck("fit", ("c",), tuple(map(int, counts)), len(counts), made.fit_variance)
         parts.append(int(np.argmax(counts)) if is_choice else (check.accepts(5), check.has_nulls))
     return repr(parts).encode()
 
