@@ -991,7 +991,7 @@ def main(arguments: Sequence[str]) -> int:
         print(f"usage: second_verifier.py RELEASE, a Parquet file or a description in JSON: {error}", file=sys.stderr)
         return UNREADABLE
     findings = verify(data, rows)
-    print(WORDS[findings.verdict].upper(), *findings.lines, sep="\n")
+    print(f"{WORDS[findings.verdict].upper()} (the plan; rows are not read)", *findings.lines, sep="\n")
     return findings.verdict
 
 

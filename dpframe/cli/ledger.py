@@ -143,6 +143,11 @@ def _print_summary(ledger: Ledger, as_json: bool, dataset: str | None = None) ->
     if "gaussian" in set(table["accounting"]):
         typer.echo(_GAUSSIAN_NOTE)
     for name, row in table.iterrows():
+        if row["delta"] == 0:
+            typer.echo(
+                f"{to_one_line(name)}: its total has delta=0, so that only releases with delta=0 fit; the default has "
+                "more, and --delta in a new dataset allows it"
+            )
         if row["accounting"] == "gaussian" and row["left_delta"] == 0 < row["left_epsilon"]:
             typer.echo(
                 f"{to_one_line(name)}: its delta is used up, so that what is left of epsilon is for delta=0 only"

@@ -222,9 +222,13 @@ class BasicCurrency(Currency):
         """Return the error text with (ε, δ) of the remaining, total and requested amounts."""
         total_amount, requested_amount = self.left(total.exact, total), Amount(float(asked.epsilon), float(asked.delta))
         remaining_amount = self.left(left, total)
+        advice = "ask for no more than is left, or " if remaining_amount.epsilon > 0 else ""
+        if requested_amount.epsilon <= remaining_amount.epsilon:
+            # The smaller epsilon hides that only δ is missing.
+            advice = f"the left delta is too small: ask for delta={remaining_amount.delta:g}, or "
         return (
             f"{remaining_amount} left of {total_amount}, and {requested_amount} was asked: {_NOTHING_SPENT}; "
-            f"{'ask for no more than is left, or ' if remaining_amount.epsilon > 0 else ''}{_LARGER_TOTAL_ADVICE}"
+            f"{advice}{_LARGER_TOTAL_ADVICE}"
         )
 
 

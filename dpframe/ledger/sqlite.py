@@ -128,7 +128,7 @@ _creating = threading.Lock()
 
 def remedy(file: Path) -> str:
     """Return the command that makes a ledger with a dataset."""
-    return f"make it with: dpframe ledger create {shlex.quote(str(file))} --dataset NAME --epsilon TOTAL"
+    return f"make it with: dpframe ledger create {shlex.quote(str(file))} --dataset NAME --epsilon TOTAL --delta TOTAL"
 
 
 @contextlib.contextmanager

@@ -208,7 +208,7 @@ class Source:
         if self.n != info.n:
             warn(
                 f"the table has {self.n:,} rows, the release {info.n:,}: a choice of rows by noisy values biases "
-                "estimates; estimate on the whole release, with by= or given=",
+                "estimates; estimate on the whole release, with by= or where=",
                 AlteredReleaseWarning,
             )
         elif self.n <= self._table.checked_rows and not self._lost_columns and not self.verify():
