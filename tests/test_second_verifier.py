@@ -292,7 +292,7 @@ TAMPERED: list[tuple[str, str, Callable[[Data], object]]] = [
     ("named", "a smaller mu of inference", scaled("inferred", "mu", by=0.9)),
     ("indicators", "no rule", plan_field(rules=[])),
     ("indicators", "a rule with another value", plan_field(rules=[dpf.OneOf(INDICATORS.columns).to_json()])),
-    ("indicators", "rules that share columns", lambda data: data["plan"]["rules"].append({"one_of": ["is_a", "is_c"]})),
+    ("indicators", "rules that share columns", lambda data: data["plan"]["rules"].append({"one_of": ["is_a", "is_b"]})),
     ("indicators", "a smaller sigma2", measure_edit("joint", sigma2=lambda x: x * 0.8)),
 ]
 

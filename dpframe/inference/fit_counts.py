@@ -40,11 +40,8 @@ class NameCheck:
         if self.kind not in (ALTERNATIVES, FIT) or not all(isinstance(name, str) for name in self.columns):
             raise PlanError(f"a check of names must be of the kind {ALTERNATIVES} or {FIT}, and name columns")
         # One row leaves one count, and enters another.
-        if (
-            not are_whole
-            or not self.columns
-            or not 0 < min(2, len(self.counts)) <= self.changes <= 2 * len(self.counts)
-        ):
+        least = min(2, len(self.counts))
+        if not are_whole or not self.columns or not 0 < least <= self.changes <= 2 * len(self.counts):
             raise PlanError("a check of names must have whole counts, and changes from 2 (1 of one) to twice as many")
         if not isinstance(self.variance, int | float) or not LEAST_SIGMA2 <= self.variance <= MAX_COUNT_VARIANCE:
             raise PlanError("a check of names must have a variance from 0.25")
