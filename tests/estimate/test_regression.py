@@ -205,7 +205,7 @@ def test_null_effects_are_seldom_significant():
 
 def test_without_statsmodels_the_remedy_is_named(safe, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "patsy", None)
-    with pytest.raises(ParameterError, match=r"pip install 'dpframe\[stats\]'"):
+    with pytest.raises(ParameterError, match=r"pip install statsmodels"):
         safe.dp.regress("visits ~ age")
 
 
