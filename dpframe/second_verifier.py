@@ -561,6 +561,8 @@ def binary_delta(losses: Iterable[Decimal], step: Step, epsilon: Decimal) -> Dec
 PLAN_FIELDS = {"schema", "epsilon", "delta", "n", "shuffle", "contributions", "nulls", "columns", "drop", "passthrough"}
 PLAN_FIELDS |= {"leaks", "sample", "inferred", "keeps_index", "local_epsilon", "reused", "measures", "privacy_id"}
 PLAN_FIELDS |= {"rules", "groups"}
+INFERRED_FIELDS = {"epsilon", "delta", "columns", "measured", "thresholds", "receipt", "mu", "slack", "id", "unit"}
+INFERRED_FIELDS |= {"earlier", "asked", "rows"}
 MICROSECONDS = {"D": 86_400_000_000, "h": 3_600_000_000, "min": 60_000_000, "s": 1_000_000, "ms": 1_000, "us": 1}
 SECRET_VALUES = ("values", "ranks", "items")
 """Lengths of units of times, of which others are not covered; histograms whose values need a threshold (the format)."""
@@ -748,15 +750,13 @@ def way_cost(specs: Iterable[Mapping[str, Any]], slack: Decimal | None, rows: in
 
 def inference_cost(inferred: Mapping[str, Any], slack: Decimal | None, rows: int) -> tuple[Step, Decimal]:
     """Return the step of all that inference might ask, at a slack, or without one its ε with geometric noise."""
-    checks = [(number(one["variance"], "variance"), one["changes"], 1) for one in inferred.get("checks") or []]
-    require(slack is not None or not checks, "checks of spaces from names are at delta 0")
-    step, loss = noise_step(checks, rows, TAIL_SLACK * (slack or ZERO)), ZERO
+    step, loss = Step(), ZERO
     ways: dict[str, dict[str | None, list[Mapping[str, Any]]]] = {}
     asked = ((name, spec) for group in inferred["asked"] for name in group["columns"] for spec in group["histograms"])
     for name, spec in asked:
         ways.setdefault("" if spec.get("way") is None else name, {}).setdefault(spec.get("way"), []).append(spec)
     count = max(1, sum(map(len, ways.values())))
-    part = None if slack is None else TAIL_SLACK * (slack - step.slack) / (1 - step.slack) / count
+    part = None if slack is None else TAIL_SLACK * slack / count
     for column in ways.values():
         # Of the ways of a column, one for each kind of values, only the dearest counts.
         steps, chances, losses = zip(*(way_cost(specs, part, rows) for specs in column.values()), strict=True)
@@ -767,13 +767,9 @@ def inference_cost(inferred: Mapping[str, Any], slack: Decimal | None, rows: int
 
 def check_recorded(inferred: Mapping[str, Any]) -> None:
     """Compare the counts that inference recorded with what it might ask, column by column and in order."""
-    asked, measured, checks = inferred["asked"], inferred["measured"], inferred.get("checks") or []
-    names = {name for part in (*asked, *checks) for name in part["columns"]} | {one["column"] for one in measured}
+    asked, measured = inferred["asked"], inferred["measured"]
+    names = {name for part in asked for name in part["columns"]} | {one["column"] for one in measured}
     require(names <= set(inferred["columns"]), "inference has counts of columns that it does not name")
-    for check in checks:
-        # A row leaves one count, and enters another.
-        changes, most = number(check["changes"], "changes", True, 1), 2 * len(check["counts"])
-        require(min(2, most // 2) <= changes <= most, f"a check of {check['columns']} changes {changes} of its counts")
     for name in inferred["columns"]:
         specs = [spec for group in asked if name in group["columns"] for spec in group["histograms"]]
         counts = [one for one in measured if one["column"] == name]
@@ -792,6 +788,7 @@ def check_recorded(inferred: Mapping[str, Any]) -> None:
 
 def inference_step(inferred: Mapping[str, Any], plan: Mapping[str, Any], findings: Findings) -> Step:
     """Compare an inference's claims with its requests; return its step, which is none if its (ε, δ) is subtracted."""
+    require(set(inferred) <= INFERRED_FIELDS, "unknown fields of an inference", NOT_COVERED)
     rows, unit, person = plan.get("contributions", 1), inferred.get("unit") or "row", plan.get("privacy_id")
     counted = 1 if unit == "row" else int(unit.split()[0]) if unit.endswith(" rows") else 0
     is_unit = "unit" not in inferred or (counted >= rows if person is None else unit == f"person:{person}")

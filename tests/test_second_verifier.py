@@ -123,7 +123,7 @@ def test_both_agree_on_random_releases(seed):
 # Tampered descriptions.
 
 
-RELEASES = ("pure", "ordered", "tables", "inferred", "named", "indicators")
+RELEASES = ("pure", "ordered", "tables", "inferred", "indicators")
 INDICATORS = dpf.OneOf(["is_a", "is_b", "is_c"], at_most=True)
 
 
@@ -134,7 +134,7 @@ def released(name: str) -> ReleaseInfo:
 
 @cache
 def frame_of(name: str) -> pd.DataFrame:
-    """Return releases without δ, in their order, of tables, with inferred spaces, of names, and of indicators."""
+    """Return releases without δ, in their order, of tables, with inferred spaces, and of indicators."""
     columns = {"sex": ["F", "M"], "age": (18, 95)}
     hobbies = {"hobbies": dpf.Subset(dpf.datasets.HOBBIES, 2), "region": list(dpf.datasets.REGIONS)}
     spaces, delta, options = {
@@ -142,7 +142,6 @@ def frame_of(name: str) -> pd.DataFrame:
         "ordered": (columns | hobbies, 1e-6, {"shuffle": False}),
         "tables": (columns, 1e-4, {}),
         "inferred": (None, 1e-6, {"measure": None, "shuffle": False}),
-        "named": (None, 1e-6, {"measure": None, "shuffle": False, "use_names": True}),
         "indicators": (columns, 1e-4, {"measure": [("is_a", "age")], "shuffle": False, "rules": [INDICATORS]}),
     }[name]
     table = dpf.datasets.make_census(1_000, columns=list(spaces or {"sex": 0, "income": 0}))
@@ -203,14 +202,6 @@ def each_spec(**fields: Any) -> Callable[[Data], object]:
             one.update({key: value(one[key]) for key, value in fields.items() if key in one})
 
     return edit
-
-
-def each_check(**fields: Any) -> Callable[[Data], object]:
-    """Return an edit of all noisy counts that check spaces from names."""
-    return lambda data: [
-        one.update({key: value(one[key]) if callable(value) else value for key, value in fields.items()})
-        for one in data["plan"]["inferred"]["checks"]
-    ]
 
 
 def drop_step(data: Data) -> None:
@@ -279,17 +270,10 @@ TAMPERED: list[tuple[str, str, Callable[[Data], object]]] = [
     ("inferred", "less noise", each_spec(variance=lambda x: x * 0.5)),
     ("inferred", "more cells a row", each_spec(cells=lambda x: 2 if isinstance(x, int) else x)),
     ("inferred", "lower thresholds", each_spec(threshold=lambda x: x // 2)),
+    ("inferred", "an unknown field", lambda data: data["plan"]["inferred"].update(checks=[])),
     ("inferred", "a round left out", drop("plan", "inferred", "measured", 0)),
     ("inferred", "a request left out", lambda data: data["plan"]["inferred"]["asked"][0]["histograms"].clear()),
     ("inferred", "the unit of inference", plan_field(contributions=3)),
-    ("named", "less noise in a check", each_check(variance=lambda x: x * 0.5)),
-    ("named", "checks without noise", each_check(variance=0.1)),
-    ("named", "more changes in a check", each_check(changes=lambda x: 2 * x)),
-    ("named", "fewer changes than counts", each_check(changes=1)),
-    ("named", "more changes than counts", each_check(changes=lambda x: 50 * x)),
-    ("named", "a check of another column", each_check(columns=["none"])),
-    ("named", "checks and no delta", drop_step),
-    ("named", "a smaller mu of inference", scaled("inferred", "mu", by=0.9)),
     ("indicators", "no rule", plan_field(rules=[])),
     ("indicators", "a rule with another value", plan_field(rules=[dpf.OneOf(INDICATORS.columns).to_json()])),
     ("indicators", "rules that share columns", lambda data: data["plan"]["rules"].append({"one_of": ["is_a", "is_b"]})),

@@ -10,7 +10,6 @@ from dpframe.errors import ParameterError, name_list
 from dpframe.inference.drafted import DraftedSpaces, drafted
 from dpframe.plan.options import PlanOptions, documented
 from dpframe.plan.threads import one_thread
-from dpframe.plan.words import shorten
 from dpframe.release.expected_errors import Expectation
 from dpframe.release.planning import CheckedRequest, Request
 from dpframe.tables.frames import wrap
@@ -79,11 +78,6 @@ def _describe_assumptions(checked_request: CheckedRequest, requested_drops: Coll
             f"taken: of the {len(columns)} columns to infer numbers have a thousand values, text five categories; "
             "the plan's own forecast is of the spaces that are found"
         )
-    if checked_request.proposed:
-        spaces = ", ".join(
-            f"{name!r} ({shorten(space.contents, 36)})" for name, space in checked_request.proposed.items()
-        )
-        assumptions.append(f"taken: noisy counts accept the spaces that names propose: {spaces}")
     dropped_names = [name for name in checked_request.options.get("drop", ()) if name not in requested_drops]
     if dropped_names:
         assumptions.append(f"left out, as a release leaves them: {name_list(dropped_names)}")

@@ -48,7 +48,7 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     spaces
         ``{column: declaration}`` as for `dpframe.plan`; columns are named, or numbered from 0. A single
         declaration, e.g. ``spaces=(-10, 10)``, serves all columns. Or another plan, whose spaces are taken.
-    infer, use_names, infer_share, local_epsilon, max_items, drop, passthrough
+    infer, infer_share, local_epsilon, max_items, drop, passthrough
         As for `dpframe.plan`; columns are named or numbered.
     measure, measure_share, weights
         As for `dpframe.plan`. As rows keep their order here, where noise on totals is dear, nothing is measured
@@ -123,7 +123,6 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         *,
         spaces: Any = DEFAULTS["spaces"],
         infer: str = DEFAULTS["infer"],
-        use_names: bool = DEFAULTS["use_names"],
         infer_share: float | None = DEFAULTS["infer_share"],
         local_epsilon: float | None = DEFAULTS["local_epsilon"],
         measure: Any = DEFAULTS["measure"],
@@ -151,7 +150,6 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.delta = delta
         self.spaces = spaces
         self.infer = infer
-        self.use_names = use_names
         self.infer_share = infer_share
         self.local_epsilon = local_epsilon
         self.measure = measure

@@ -26,10 +26,7 @@ OPTIONS = {
         "spaces space drop passthrough nulls rules group mechanism numbers ordinals sets allocation",
         "--space age=0,120 --space sex=F,M --drop id",
     ),
-    "Inference of columns that are not declared": (
-        "infer use_names infer_share max_items",
-        "--infer private --infer-share 0.2",
-    ),
+    "Inference of columns that are not declared": ("infer infer_share max_items", "--infer private --infer-share 0.2"),
     "Measured tables": ("measure measure_share weights", '--measure "auto; sex,age,income"'),
     "Ledger": ("ledger dataset part run", "--ledger ledger.sqlite --dataset people"),
     "A plan that is ready": ("plan", "--plan plan.json"),

@@ -32,7 +32,6 @@ from dpframe.tables.frames import Frame, PandasFrame
 from dpframe.tables.persons import PersonChoice
 from dpframe.tables.row_checks import RowChecks, sum_bytes
 from dpframe.tables.table import Codes, Counters, check_types
-from dpframe.totals.counts import counted_columns
 
 _TRIM, _MMAP = -1, -3
 """glibc's numbers of M_TRIM_THRESHOLD and M_MMAP_THRESHOLD (malloc.h)."""
@@ -200,7 +199,7 @@ class EngineTable(ABC):
 
     def count(self, counters: Counters) -> None:
         """Count rows on the workers; the driver gets only counts."""
-        for part_counters in self.only(counted_columns(counters)).results(partial(count_rows, dict(counters))):
+        for part_counters in self.only(list(counters)).results(partial(count_rows, dict(counters))):
             for name, counter in counters.items():
                 counter.merge(part_counters[name])
 

@@ -48,18 +48,18 @@ def count_values(values: pa.Array) -> tuple[int, pa.Array, pa.Array]:
     """Return the nulls of text, its distinct values as UTF-8, and the rows of each value."""
     if pa.types.is_dictionary(values.type):  # counted by its indices, which are no text to compare
         pairs = pc.value_counts(values.indices)
-        entries, rows = to_bytes(values.dictionary).take(pairs.field(0)), pairs.field(1)
+        entries, rows = _to_bytes(values.dictionary).take(pairs.field(0)), pairs.field(1)
         present = entries.is_valid()
         return pc.sum(rows.filter(pc.invert(present))).as_py() or 0, entries.drop_null(), rows.filter(present)
-    values = to_bytes(values)
+    values = _to_bytes(values)
     pairs = pc.value_counts(values.drop_null())
     return values.null_count, pairs.field(0), pairs.field(1)
 
 
-def to_bytes(values: pa.Array) -> pa.Array:
+def _to_bytes(values: pa.Array) -> pa.Array:
     """Return text as bytes, which Arrow never refuses to read."""
     if pa.types.is_dictionary(values.type):  # of views Arrow takes nothing
-        entry_bytes = to_bytes(values.dictionary)
+        entry_bytes = _to_bytes(values.dictionary)
         return pa.DictionaryArray.from_arrays(values.indices, entry_bytes).dictionary_decode()
     # Arrow cannot cast the type null to text.
     if pa.types.is_null(values.type):
@@ -145,7 +145,7 @@ class CutRows:
         values = values.drop_null()
         if pa.types.is_fixed_size_list(values.type):
             values = values.cast(pa.large_list(values.type.value_type))
-        items = to_bytes(pc.list_flatten(values))
+        items = _to_bytes(pc.list_flatten(values))
         present = np.asarray(items.is_valid())
         encoded = items.filter(pa.array(present)).dictionary_encode()
         names = encoded.dictionary

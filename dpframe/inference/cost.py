@@ -113,11 +113,6 @@ class Spending:
         )
 
 
-def total_step_of(allowed: Budget | Step) -> Step:
-    """Return a step as it is, and the largest step within a budget with δ > 0."""
-    return allowed if isinstance(allowed, Step) else largest_step(allowed, STANDALONE_SLACK_SHARE)
-
-
 def spend(allowed: Budget | Step, histograms: Sequence[Histogram], n: int, contributions: int = 1) -> Spending:
     """Return the noise with which all histograms together cost at most the budget or step.
 
@@ -126,7 +121,8 @@ def spend(allowed: Budget | Step, histograms: Sequence[Histogram], n: int, contr
     histogram_tuple, shares = tuple(histograms), worst_branch_cost((h.branch, h.share) for h in histograms)
     relative_shares = tuple(float(Fraction(h.share) / shares) for h in histogram_tuple)
     if isinstance(allowed, Step) or allowed.delta > 0:
-        return _calibrate_gaussian(total_step_of(allowed), histogram_tuple, relative_shares, contributions)
+        step = allowed if isinstance(allowed, Step) else largest_step(allowed, STANDALONE_SLACK_SHARE)
+        return _calibrate_gaussian(step, histogram_tuple, relative_shares, contributions)
     # Without δ no threshold is high enough for a rare value.
     if any(h.unknown for h in histogram_tuple):
         raise ParameterError("unknown domains need delta above 0")

@@ -15,7 +15,6 @@ from dpframe.accounting.budget import Budget
 from dpframe.accounting.gaussian_dp import Step, step_epsilon
 from dpframe.accounting.unit import Unit
 from dpframe.errors import ParameterError, PlanError
-from dpframe.inference.fit_counts import NameCheck
 from dpframe.inference.histogram_specs import (
     HISTOGRAM_KINDS,
     MAX_COUNT_VARIANCE,
@@ -169,8 +168,7 @@ class Inferred:
     plan was later made for another number.
 
     ``step`` is the step that is composed with the rows. Plans of older schemas have no step: there the ``budget`` is
-    subtracted from the promise. With a step, ``budget`` only states the cost of inference by itself. ``checks`` are
-    those of the spaces that names propose.
+    subtracted from the promise. With a step, ``budget`` only states the cost of inference by itself.
     """
 
     budget: Budget
@@ -184,7 +182,6 @@ class Inferred:
     earlier: tuple[Inferred, ...] = ()
     asked: HistogramSpecs | None = None
     rows: int | None = None
-    checks: tuple[NameCheck, ...] = ()
 
     def __post_init__(self) -> None:
         if any(one.earlier for one in self.earlier):
@@ -256,7 +253,6 @@ class Inferred:
             **({} if self.unit is None else {"unit": str(self.unit)}),
             **({} if self.asked is None else {"asked": specs_to_json(self.asked)}),
             **({} if self.rows is None else {"rows": self.rows}),
-            **({"checks": [check.to_json() for check in self.checks]} if self.checks else {}),
             **({"earlier": [one.to_json() for one in self.earlier]} if self.earlier else {}),
         }
 
@@ -265,7 +261,7 @@ class Inferred:
         """Read an inference from a JSON object; `PlanError` for anything else."""
         step = ("mu", "slack")
         required_names = ["epsilon", "delta", "columns", "measured", "thresholds", "receipt"]
-        check_names(data, "inferred", required_names, (*step, "id", "unit", "earlier", "asked", "rows", "checks"))
+        check_names(data, "inferred", required_names, (*step, "id", "unit", "earlier", "asked", "rows"))
         columns, histograms, thresholds = data["columns"], data["measured"], data["thresholds"]
         lists = isinstance(columns, list) and isinstance(histograms, list) and isinstance(thresholds, Mapping)
         if not lists or not all(isinstance(name, str) for name in columns):
@@ -277,9 +273,6 @@ class Inferred:
         rows = data.get("rows")
         if rows is not None and (type(rows) is not int or rows < 0):
             raise PlanError("the rows of an inference must be a whole number, at least 0")
-        checks = data.get("checks", [])
-        if not isinstance(checks, list):
-            raise PlanError("the checks of an inference must be a list")
         earlier = data.get("earlier", [])
         if not isinstance(earlier, list) or any(isinstance(one, Mapping) and "earlier" in one for one in earlier):
             raise PlanError("earlier inferences must be one list that names each once")
@@ -299,5 +292,4 @@ class Inferred:
             tuple(map(cls.from_json, earlier)),
             specs_from_json(data["asked"]) if "asked" in data else None,
             rows,
-            tuple(map(NameCheck.from_json, checks)),
         )

@@ -10,33 +10,29 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass, replace
 
 import pyarrow as pa
 
-from dpframe.accounting.budget import Budget, fewer_digits_down
+from dpframe.accounting.budget import Budget
 from dpframe.accounting.gaussian_dp import Step, promise_step
 from dpframe.errors import ParameterError, name_list
 from dpframe.inference.categories import MOST_COUNTED_ITEMS, Items, Ranks, Texts, is_text
 from dpframe.inference.column import Presence, Task
-from dpframe.inference.cost import MOST_SHARE, Histogram, Spending, spend, total_step_of
-from dpframe.inference.fit_counts import ALTERNATIVES, NameCheck, step_after
+from dpframe.inference.cost import MOST_SHARE, Histogram, Spending, spend
 from dpframe.inference.from_data import check_is_no_identifier, from_type, unknown_type
 from dpframe.inference.grids import is_number, is_time
-from dpframe.inference.histogram_specs import HistogramSpec, HistogramSpecs, worst_branch_cost
+from dpframe.inference.histogram_specs import HistogramSpec, HistogramSpecs
 from dpframe.inference.inferred import Measured
-from dpframe.inference.name_checks import CheckDesign
-from dpframe.inference.names import propose_spaces
 from dpframe.inference.numbers import ROUND_SHARES, Numbers, Times
 from dpframe.inference.objects import Objects
 from dpframe.inference.vectors import Lists
-from dpframe.noise.gaussian import Ints
 from dpframe.noise.keystream import Keystream
 from dpframe.spaces import Space
 from dpframe.spaces.arrays import is_list_of_floats
 from dpframe.spaces.field import Field
-from dpframe.totals.counts import Count, Read, counting, noisy
+from dpframe.totals.counts import Count, Read, counting
 
 _READING_ROUNDS = 4
 """Times that the data is read: kinds of objects first, then three for numbers (limit of the format)."""
@@ -57,8 +53,6 @@ class Inference:
     measured: tuple[Measured, ...]
     spent: Budget | Step | None
     threshold: dict[str, int]
-    checks: tuple[NameCheck, ...] = ()
-    asked: HistogramSpecs | None = None
 
 
 @dataclass(frozen=True)
@@ -77,8 +71,6 @@ class Measurement:
     """Noise of each histogram; None if types determine every space."""
     rounds: int = 3
     """Rounds of a column of numbers."""
-    design: CheckDesign | None = None
-    """Checks of the spaces that names propose; None if names propose none, or rows are too few for checks."""
 
     @property
     def asked(self) -> HistogramSpecs:
@@ -87,15 +79,6 @@ class Measurement:
         for (name, _), spec in zip(self.histograms, () if self.spending is None else self.spending.specs, strict=True):
             specs_by_column.setdefault(name, []).append(spec)
         return tuple((name, tuple(specs)) for name, specs in specs_by_column.items())
-
-    @property
-    def asked_if_accepted(self) -> HistogramSpecs:
-        """The histograms that inference asks for if one count accepts the spaces that all names propose."""
-        if self.design is None:
-            return self.asked
-        proposed_names = {one.name for one in self.design.proposals}
-        unknown_columns = [column for column in self.columns if column.name not in proposed_names]
-        return self._after(self.design.first_checks, unknown_columns).asked if unknown_columns else ()
 
     @classmethod
     def of(
@@ -107,14 +90,13 @@ class Measurement:
         most_items: int = MOST_COUNTED_ITEMS,
         request: bytes = b"",
         rounds: int = 3,
-        use_names: bool = False,
     ) -> Measurement:
         """Check everything that may refuse an inference.
 
         ``n``: rows of the table, which are public. ``budget``: budget or step, replace-one, per person; noise is
         discrete Gaussian, or geometric if δ = 0. ``most_items``: largest number of items per row of a set column;
         longer rows are truncated by a keyed choice. ``request``: further bytes that the noise is bound to. ``rounds``:
-        see `choose_rounds`. ``use_names``: whether spaces that names propose are checked first; see `name_checks`.
+        see `choose_rounds`.
         """
         public = tuple(_to_public_type(column) for column in columns)
         tasks = [_make_task(column, n, most_items, Keystream(bytes(32)), rounds) for column in public]
@@ -128,9 +110,7 @@ class Measurement:
         names = tuple((task.field.name, i) for task in tasks for i in range(len(task.histograms)))
         histograms = [histogram for task in tasks for histogram in task.histograms]
         spending = spend(budget, histograms, n, contributions) if histograms else None
-        by_column = {task.field.name: task.histograms for task in tasks}
-        design = _design_checks(public, n, budget, contributions, by_column) if use_names else None
-        return cls(public, n, budget, contributions, most_items, request, names, spending, rounds, design)
+        return cls(public, n, budget, contributions, most_items, request, names, spending, rounds)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -144,9 +124,6 @@ class Measurement:
         facts = [columns, self.n, *astuple(self.budget), self.contributions, self.most_items, self.request.hex()]
         # Requests of three rounds keep the digest of earlier versions.
         facts += [] if self.rounds == len(ROUND_SHARES) else [self.rounds]
-        if self.design is not None:
-            facts += [[check.to_json() for check in self.design.checks]]
-            facts += [[space.to_json() for one in self.design.proposals for space in one.spaces]]
         return hashlib.sha256(json.dumps(facts).encode()).digest()
 
     def draw(self, read: Read, key: bytes, count: Count | None = None) -> Inference:
@@ -156,8 +133,6 @@ class Measurement:
         calls is equal for all tables, except that kinds of objects may need more. ``count`` counts rows in its place.
         One key of 32 secret bytes serves one table: over changed data an equal request would reveal the difference.
         """
-        if self.design is not None:
-            return self._draw_after_checks(self.design, read, key, count)
         stream = Keystream(key, self.digest)
         tasks = [_make_task(column, self.n, self.most_items, stream, self.rounds) for column in self.columns]
         if self.spending is None:
@@ -185,66 +160,6 @@ class Measurement:
             {name: thresholds[name] for name in self.names if name in thresholds},
         )
 
-    def _draw_after_checks(self, design: CheckDesign, read: Read, key: bytes, count: Count | None) -> Inference:
-        """Return the spaces that names propose where their checks accept them, and infer those of other columns."""
-        stream = Keystream(key, self.digest)
-
-        def add_noise(counts: Ints, variance: float, check: NameCheck) -> Ints:
-            # Each check has a plane of its own: of one column, or of a list of columns.
-            name, plane = (
-                (check.columns[0], 0) if check.kind == ALTERNATIVES else (json.dumps(check.columns), _ROUND_PLANES)
-            )
-            return noisy(counts, variance, stream.column(name, "infer").skip(plane))
-
-        checks, accepted = design.draw(self.n, count or counting(read), add_noise)
-        unknown_columns = [column for column in self.columns if column.name not in accepted]
-        if not unknown_columns:
-            return Inference(accepted, (), self.budget, {}, tuple(checks), ())
-        inference = self._after(checks, unknown_columns)
-        drawn = inference.draw(read, key, count)
-        spaces = {**drawn.spaces, **accepted}
-        ordered_spaces = {name: spaces[name] for name in self.names}
-        return replace(drawn, spaces=ordered_spaces, spent=self.budget, checks=tuple(checks), asked=inference.asked)
-
-    def _after(self, checks: Sequence[NameCheck], columns: Sequence[Field]) -> Measurement:
-        """Return the inference of columns from the part of the budget that checks leave."""
-        step = _step_after(self.budget, checks, self.contributions)
-        # No more rounds than with all columns: `_design_checks` made sure that those can be paid for.
-        rounds = min(affordable_rounds(len(columns), self.n, float(step.square), self.contributions), self.rounds)
-        return Measurement.of(columns, self.n, step, self.contributions, self.most_items, self.digest, rounds)
-
-
-def _step_after(budget: Budget | Step, checks: Sequence[NameCheck], contributions: int) -> Step:
-    """Return the part of a budget that checks leave; its digits are rounded, as it enters the key of the noise."""
-    step = step_after(total_step_of(budget), checks, contributions)
-    return Step(fewer_digits_down(step.mu), fewer_digits_down(step.delta))
-
-
-def _design_checks(
-    columns: Sequence[Field],
-    n: int,
-    budget: Budget | Step,
-    contributions: int,
-    histograms: Mapping[str, Sequence[Histogram]],
-) -> CheckDesign | None:
-    """Return the checks of the spaces that names propose, or None."""
-    proposals = propose_spaces(columns)
-    # Noise of checks is Gaussian, and needs a δ.
-    if not proposals or not budget.delta:
-        return None
-    costs = {name: float(worst_branch_cost((h.branch, h.share) for h in asked)) for name, asked in histograms.items()}
-    shares = {name: cost / sum(costs.values()) for name, cost in costs.items()}
-    design = CheckDesign.of(proposals, shares, n, total_step_of(budget), contributions)
-    if design is None:
-        return None
-    # No outcome of the checks may refuse the inference of other columns: all checks and all columns cost most.
-    try:
-        all_histograms = [histogram for of_column in histograms.values() for histogram in of_column]
-        spend(_step_after(budget, design.checks, contributions), all_histograms, n, contributions)
-    except ParameterError:
-        return None
-    return design
-
 
 _ROWS_PER_NOISE = 60
 """A round is worth its part of the budget if its noise is at most the rows divided by this number (tuned; effect not
@@ -257,15 +172,12 @@ def choose_rounds(columns: Sequence[Field], n: int, promise: Budget, contributio
     Each round takes its part of the budget. With much noise a single round, or two, give better bounds than three, and
     the bounds are then ends of coarse cells. With δ = 0 there is no step that rounds share.
     """
+    max_rounds = len(ROUND_SHARES)
     if promise.delta == 0:
-        return len(ROUND_SHARES)
-    return affordable_rounds(len(columns), n, MOST_SHARE * float(promise_step(promise).square), contributions)
-
-
-def affordable_rounds(column_count: int, n: int, square: float, contributions: int) -> int:
-    """Return the number of rounds for columns of numbers that share a μ²."""
-    for rounds in range(len(ROUND_SHARES), 1, -1):
-        sigma = contributions * math.sqrt(2 * max(column_count, 1) * rounds / square)
+        return max_rounds
+    column_count, total_step = max(len(columns), 1), promise_step(promise)
+    for rounds in range(max_rounds, 1, -1):
+        sigma = contributions * math.sqrt(2 * column_count * rounds / (MOST_SHARE * float(total_step.square)))
         if sigma * _ROWS_PER_NOISE <= n:
             return rounds
     return 1

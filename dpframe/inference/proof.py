@@ -11,9 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from dpframe.accounting.gaussian_dp import step_delta
-from dpframe.errors import ParameterError, PlanError, name_list
-from dpframe.inference.cost import total_step_of
-from dpframe.inference.fit_counts import accepted_shares, step_after
+from dpframe.errors import PlanError, name_list
 from dpframe.inference.histogram_specs import UNKNOWN_DOMAINS, HistogramSpec, find_cost_failures
 from dpframe.inference.inferred import Inferred, Measured
 from dpframe.inference.kinds import choose_branch, is_possible_request
@@ -32,13 +30,8 @@ class ProvedInference:
     attested: tuple[str, ...]
 
 
-def prove_inference(
-    inferred: Inferred | None, contributions: int, spaces: Mapping[str, Space], n: int
-) -> ProvedInference:
-    """Compute an inference's cost anew from its requests, and replay which requests the recorded counts answer.
-
-    ``n``: rows that inference measured.
-    """
+def prove_inference(inferred: Inferred | None, contributions: int, spaces: Mapping[str, Space]) -> ProvedInference:
+    """Compute an inference's cost anew from its requests, and replay which requests the recorded counts answer."""
     if inferred is None:
         return ProvedInference((), (), ())
     failures: list[str] = []
@@ -51,60 +44,32 @@ def prove_inference(
         failures += _find_older_failures(inferred, contributions)
         line = f"what inference of {name_list(inferred.columns)} might have asked, and so its cost: the plan says less"
         return ProvedInference(tuple(failures), (), (line,) if inferred.columns else ())
-    failures += _find_all_cost_failures(inferred, contributions)
-    failures += _count_failures(inferred, spaces, n)
+    failures += find_cost_failures(inferred.asked, contributions, inferred.budget, inferred.step)
+    failures += _count_failures(inferred, spaces)
     if failures:
         return ProvedInference(tuple(failures), (), ())
     counted_columns = [name for name, histograms in inferred.asked if histograms]
     # Columns without requests have the space that their type determines.
-    named_columns = {name for check in inferred.checks for name in check.columns}
-    typed_columns = [name for name in inferred.columns if name not in counted_columns and name not in named_columns]
+    typed_columns = [name for name in inferred.columns if name not in counted_columns]
     checks = (
         [f"inference: the noise on all that {name_list(counted_columns)} could be asked"] if counted_columns else []
     )
     cost = inferred.budget.stated() if inferred.step is None else f"mu={inferred.step.mu:.6g}"
-    if inferred.checks:
-        checks = ["inference: all checks of spaces from names, and the noise on all that other columns could be asked"]
-    attested = [_COUNTS_CLAIM] if counted_columns or inferred.checks else []
-    attested += [_CHECKS_CLAIM] if inferred.checks else []
+    attested = [_COUNTS_CLAIM] if counted_columns else []
     attested += [f"the types of {name_list(typed_columns)} say their spaces"] if typed_columns else []
     return ProvedInference((), tuple(f"{check} costs at most {cost}" for check in checks), tuple(attested))
 
 
-_CHECKS_CLAIM = "other outcomes of the checks of spaces from names would have cost no more"
 _COUNTS_CLAIM = "no row counted under more cells than stated, and no counts left but those of the plan"
 
 
-def _find_all_cost_failures(inferred: Inferred, contributions: int) -> list[str]:
-    """Return messages about checks and histograms that together cost more than the inference claims."""
-    asked = inferred.asked or ()
-    if not inferred.checks:
-        return find_cost_failures(asked, contributions, inferred.budget, inferred.step)
-    if not inferred.budget.delta:
-        return ["inference claims no delta, which checks of spaces from names need"]
-    try:
-        total = total_step_of(inferred.budget if inferred.step is None else inferred.step)
-        return find_cost_failures(
-            asked, contributions, inferred.budget, step_after(total, inferred.checks, contributions)
-        )
-    except ParameterError as error:
-        return [f"inference claims too little for its checks of spaces from names: {error}"]
-
-
-def _count_failures(inferred: Inferred, spaces: Mapping[str, Space], n: int) -> Iterator[str]:
+def _count_failures(inferred: Inferred, spaces: Mapping[str, Space]) -> Iterator[str]:
     """Yield the columns whose recorded counts are not the requested ones."""
     specs_by_column, thresholds = dict(inferred.asked or ()), dict(inferred.thresholds)
     if not {m.column for m in inferred.measured} | thresholds.keys() | specs_by_column.keys() <= set(inferred.columns):
         yield "inference has counts of columns that it does not name"
-    if not {name for check in inferred.checks for name in check.columns} <= set(inferred.columns):
-        yield "inference has checks of columns that it does not name"
-    accepted = accepted_shares(inferred.checks, n)
     for name in inferred.columns:
         recorded = [m for m in inferred.measured if m.column == name]
-        if name in accepted:
-            if recorded or name in specs_by_column:
-                yield f"column {name!r} has a space from its name, and was inferred all the same"
-            continue
         if name not in specs_by_column:
             if recorded or (name in spaces and spaces[name] not in TYPED):
                 yield f"column {name!r} was inferred, and the plan does not say what was asked of it"

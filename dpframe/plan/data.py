@@ -20,7 +20,6 @@ from dpframe.accounting.gaussian_dp import Step, composed_steps
 from dpframe.accounting.unit import Unit
 from dpframe.errors import ParameterError, PlanError, check_whole, is_one_of
 from dpframe.inference.findings import NotFound, unidentified_columns
-from dpframe.inference.fit_counts import accepted_shares
 from dpframe.inference.inferred import Inferred
 from dpframe.plan.calibration import AccountingContext
 from dpframe.plan.columns import Column, Group, Randomised, column_from_json, group_from_json
@@ -297,15 +296,6 @@ class PlanData:
         """The columns whose spaces private inference did not find, each with the reason; see `InferenceWarning`."""
         rows = self.inferred_rows
         return () if self.inferred is None or rows is None else unidentified_columns(self.inferred, self.spaces, rows)
-
-    @property
-    def fitting_shares(self) -> Mapping[str, float]:
-        """The share of the rows that surely fits, by column whose space its name proposed and a noisy count accepted.
-
-        A share is two standard errors below the noisy count; values outside are clipped, or in the category ``other``.
-        """
-        rows = self.inferred_rows
-        return {} if self.inferred is None or rows is None else accepted_shares(self.inferred.checks, rows)
 
     @property
     def inferred_rows(self) -> int | None:

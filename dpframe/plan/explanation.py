@@ -16,7 +16,7 @@ from dpframe.plan.beliefs import best_guess, percent
 from dpframe.plan.data import PlanData
 from dpframe.plan.notebook import notebook_html
 from dpframe.plan.setting import Setting, forecast_of, with_bounded_noise, with_square_wave
-from dpframe.plan.words import digits, name_lines
+from dpframe.plan.words import digits
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -105,7 +105,6 @@ def person_lines(plan: PlanData) -> Iterator[str]:
         f"{chosen_sentence if plan.privacy_id else ownership_sentence}; "
         "what is true of people in general may be learnt of anyone."
     )
-    yield from (f"{line}." for line in name_lines(plan))
     imputed_columns = [column.name for column in plan.columns if plan.nulls == "impute" and not column.space.has_null]
     if imputed_columns:
         yield (

@@ -125,15 +125,6 @@ class PlanOptions(TypedDict, total=False):
             'With ``"data"`` there is a `PrivacyLeakWarning`.',
         ),
     ]
-    use_names: Annotated[
-        bool,
-        Option(
-            False,
-            "Let names of columns propose spaces (age: 0 to 120), which a few noisy counts of the rows that fit check.",
-            "Accepted spaces are used, other columns are inferred; `Plan.fitting_shares` says which. Needs δ > 0.",
-            check=_check_flag,
-        ),
-    ]
     infer_share: Annotated[
         float | None,
         Option(

@@ -98,19 +98,6 @@ def introduction(plan: PlanData) -> list[str]:
     return [f"A plan{rows}{order}: {columns} randomised{dropped_text}", promise_line(plan), *mind_lines(plan)]
 
 
-def name_lines(plan: PlanData) -> list[str]:
-    """Return the columns whose spaces their names proposed, with the share of the rows that surely fits."""
-    columns_by_percent: dict[int, list[str]] = {}
-    for name, share in plan.fitting_shares.items():
-        # Rounded down: "at least" must stay true.
-        columns_by_percent.setdefault(math.floor(100 * share), []).append(name)
-    return [
-        f"Spaces from names: at least {percent} % of the rows fit those of {name_list(names)}; other values are "
-        "clipped to bounds, or count as 'other'"
-        for percent, names in columns_by_percent.items()
-    ]
-
-
 def plan_lines(plan: PlanData) -> list[str]:
     """Return how the promise is kept: both guarantees, the order of the rows, and the cost of each part."""
     people = "one row" if plan.contributions == 1 else f"up to {plan.contributions} rows"
@@ -141,7 +128,6 @@ def plan_lines(plan: PlanData) -> list[str]:
             f"Inference: epsilon={spent.epsilon:g}, delta={spent.delta:g} {share_text} found the spaces of "
             + name_list(plan.inferred.columns)
         )
-    text += name_lines(plan)
     for inference in () if plan.reused is None else plan.reused.each:
         text.append(
             f"Inference of another plan, for {(inference.unit or ROW).words}: epsilon={inference.budget.epsilon:g}, "

@@ -200,8 +200,8 @@ class CheckedRequest:
         columns = _drop_identifiers(columns, options, quiet)
         if not quiet:
             warn_of_copied_identifiers(options["passthrough"])
-        declared, infer, share, max_set_items, use_names = (
-            options.pop(name) for name in ("spaces", "infer", "infer_share", "max_items", "use_names")
+        declared, infer, share, max_set_items = (
+            options.pop(name) for name in ("spaces", "infer", "infer_share", "max_items")
         )
         known_spaces, unknown_columns, leaks = infer_spaces(columns, declared, infer, table.arrays)
         if not quiet:
@@ -231,13 +231,7 @@ class CheckedRequest:
         )
         inference_cost = inference_allowance.step or inference_allowance.budget
         measurement = Measurement.of(
-            unknown_columns,
-            table.n,
-            inference_cost,
-            options["contributions"],
-            max_set_items,
-            rounds=rounds,
-            use_names=use_names,
+            unknown_columns, table.n, inference_cost, options["contributions"], max_set_items, rounds=rounds
         )
         stand_ins = {c.name: known_spaces.get(c.name) or any_space(c) for c in columns}
         remaining_budget = (
@@ -270,18 +264,11 @@ class CheckedRequest:
         """The histograms that inference may measure of the columns."""
         return () if self.measurement is None else self.measurement.asked
 
-    @property
-    def proposed(self) -> Mapping[str, Space]:
-        """The spaces that names propose, by column, as long as noisy counts do not reject them."""
-        design = None if self.measurement is None else self.measurement.design
-        return {} if design is None else {one.name: one.spaces[0] for one in design.proposals}
-
     def expectation(self, rows: int, plan: Plan | None, assumed: tuple[str, ...] = ()) -> Expectation:
         """Return the expected errors of a plan, and how many columns inference will probably lose."""
         columns = () if self.measurement is None else self.measurement.columns
         floats = [column.name for column in columns if pa.types.is_floating(column.type)]
-        asked = () if self.measurement is None else self.measurement.asked_if_accepted
-        lost_columns, rows_without_losses = expected_losses(asked, rows, floats=floats)
+        lost_columns, rows_without_losses = expected_losses(self.asked, rows, floats=floats)
         lost = None if self.measurement is None else (lost_columns, len(columns))
         return Expectation.of(
             plan, rows, self.promise, lost, rows_without_losses, texts=self.finds_texts, assumed=assumed
@@ -294,8 +281,7 @@ class CheckedRequest:
         assert self.allowed is not None
         names = [c.name for c in self.measurement.columns] if self.measurement is not None else []
         fields = {c.name: c for c in table.fields(list(self.names))}
-        known_spaces = {**self.proposed, **self.spaces}
-        spaces = {name: known_spaces.get(name) or _typical_space(fields[name]) for name in self.names}
+        spaces = {name: self.spaces.get(name) or _typical_space(fields[name]) for name in self.names}
         step = self.allowed.step
         # Without noisy counts: typical spaces stand for an inference that has not run.
         inferred = Inferred(self.allowed.budget, tuple(names), step=step, unit=self.unit)
@@ -345,8 +331,7 @@ class CheckedRequest:
             self.allowed.step,
             inference_id(key),
             self.unit,
-            asked=self.measurement.asked if inference.asked is None else inference.asked,
-            checks=inference.checks,
+            asked=self.measurement.asked,
         )
         ordered_spaces = {name: spaces[name] for name in self.names}
         plan = self._plan_with_mechanisms(ordered_spaces, inferred)
@@ -437,7 +422,7 @@ def _reused_inference(spaces: Any) -> Inferred | None:
     inferences = (
         []
         if own_inference is None
-        else [replace(own_inference, measured=(), thresholds=(), asked=None, checks=()).of(spaces.unit)]
+        else [replace(own_inference, measured=(), thresholds=(), asked=None).of(spaces.unit)]
     )
     return Inferred.together([*inferences, *(() if earlier_inference is None else earlier_inference.of(ROW).each)])
 

@@ -23,7 +23,7 @@ from dpframe.plan.beliefs import PRIORS, after, best_guess, chance, percent
 from dpframe.plan.certificate import Certificate
 from dpframe.plan.measures import measure_parts
 from dpframe.plan.plan import Plan
-from dpframe.plan.words import UNORDERED, name_lines
+from dpframe.plan.words import UNORDERED
 from dpframe.release.info import ReleaseInfo
 from dpframe.report.elements import (
     MECHANISMS,
@@ -52,7 +52,6 @@ def review_table(plan: Plan, certificate: Certificate) -> Table:
     parts = []
     if plan.inferred is not None:
         parts.append(f"{len(plan.inferred.columns)} columns' values were inferred, within the budget.")
-        parts += [f"{line}." for line in name_lines(plan)]
     if plan.leaks:
         parts.append(f"Read off the data, and not covered: {name_list(plan.leaks)}.")
     if len(plan.leaks) + (0 if plan.inferred is None else len(plan.inferred.columns)) < len(plan.columns):

@@ -19,7 +19,6 @@ from dpframe.disk import YAML, check_ending, write_text
 from dpframe.errors import FileError, ParameterError, name_list
 from dpframe.plan.measures import measure_parts
 from dpframe.plan.plan import Plan
-from dpframe.plan.words import name_lines
 from dpframe.release.info import ReleaseInfo
 from dpframe.report.elements import mechanism_name
 from dpframe.spaces.json_form import unique_names
@@ -355,7 +354,6 @@ def _describe_preprocessing(plan: Plan) -> str:
         lines.append(
             f"The values of {name_list(inferred_names)} were inferred from noisy counts, within the stated budget."
         )
-    lines += [f"{line}." for line in name_lines(plan)]
     for past_inference in () if plan.reused is None else plan.reused.each:
         lines.append(f"Those of {name_list(past_inference.columns)} were inferred before, with a budget of its own.")
     if plan.leaks:

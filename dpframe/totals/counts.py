@@ -200,10 +200,6 @@ class OfColumn(Counter):
 
     of: Callable[[Any], Any]
 
-    def columns(self, name: str) -> tuple[str, ...]:
-        """Return the columns whose values the counter of a name adds, in the order in which `add` takes them."""
-        return (name,)
-
     def after(self, read: Callable[[Any], pa.Array]) -> Self:
         """Return the counter, still at zero, of batches that ``read`` converts first."""
         return replace(self, of=_Chained(read, self.of))
@@ -232,21 +228,6 @@ class Cells(OfColumn):
 
     def add(self, values: Any) -> None:
         """Count a batch."""
-        self.counts += self.of(values)
-
-
-@dataclass
-class RowCells(Cells):
-    """Counts of cells of several columns; ``of`` maps the columns' values in a batch to the totals of its rows."""
-
-    names: tuple[str, ...] = field(kw_only=True)
-
-    def columns(self, name: str) -> tuple[str, ...]:
-        """Return the columns that are counted together."""
-        return self.names
-
-    def add(self, *values: Any) -> None:
-        """Count a batch of several columns."""
         self.counts += self.of(values)
 
 
@@ -313,17 +294,12 @@ Count = Callable[[Mapping[str, OfColumn]], None]
 """Adds all rows of columns to a counter for each."""
 
 
-def counted_columns(counters: Mapping[str, OfColumn]) -> list[str]:
-    """Return the columns that counters read, each once."""
-    return list(dict.fromkeys(column for name, counter in counters.items() for column in counter.columns(name)))
-
-
 def counting(read: Read) -> Count:
     """Return a function that counts all batches that ``read`` yields."""
 
     def count(counters: Mapping[str, OfColumn]) -> None:
-        for batch in read(counted_columns(counters)):
+        for batch in read(list(counters)):
             for name, counter in counters.items():
-                counter.add(*(batch[column] for column in counter.columns(name)))
+                counter.add(batch[name])
 
     return count
