@@ -204,13 +204,6 @@ def each_spec(**fields: Any) -> Callable[[Data], object]:
     return edit
 
 
-def drop_step(data: Data) -> None:
-    """Subtract the inference from the claim, without a δ."""
-    inferred = data["plan"]["inferred"]
-    del inferred["mu"], inferred["slack"]
-    inferred["delta"] = 0.0
-
-
 MECHANISM = "columns", 0, "mechanism"
 TAMPERED: list[tuple[str, str, Callable[[Data], object]]] = [
     ("pure", "a smaller epsilon", scaled("epsilon", by=0.99)),

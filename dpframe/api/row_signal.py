@@ -15,6 +15,9 @@ from dpframe.plan.plan import Plan
 _BINS = 32
 """Bins of a number in which its channel is looked at (tolerance)."""
 
+_MOST_JUDGED_VALUES = 512
+"""Values of a listed column up to which its channel is looked at (limit of time)."""
+
 _LEAST_AUC = 0.55
 """Area under the curve that the best model of randomised rows has to reach (limit of a message)."""
 
@@ -35,7 +38,7 @@ def warn_of_faint_rows(plan: Plan) -> None:
     *Training.* A linear model of d columns explains d/n of the variance of n labels by chance. Below ρ² = d/n, what
     the rows can show is less than that.
 
-    Plans whose rows hold exact columns, sets or vectors are not judged.
+    Plans whose rows hold exact columns, sets, vectors or lists of many values are not judged.
     """
     correlation = _find_best_correlation(plan)
     if correlation is None or correlation >= 1:
@@ -54,6 +57,8 @@ def _find_best_correlation(plan: Plan) -> float | None:
     """Return the largest maximal correlation of a column and its release; None if a column is not judged."""
     spaces = [column.space for column in plan.columns]
     if plan.passthrough or not spaces or any(space.holds_sets or space.holds_vectors for space in spaces):
+        return None
+    if any(space.is_listed and space.values > _MOST_JUDGED_VALUES for space in spaces):
         return None
     signals = [group.mechanism.table.signal for group in plan.groups]
     grouped_names = {name for group in plan.groups for name in group.names}

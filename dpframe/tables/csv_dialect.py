@@ -28,6 +28,15 @@ _SEPARATORS = {
 _MAX_HEADER_BYTES = 1 << 20
 """Limit on the bytes that are read of a line of names."""
 
+_ENCODINGS = frozenset(
+    [
+        *("utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "ascii", "mac-roman", "koi8-r", "koi8-u"),
+        *("cp437", "cp850", "cp852", "cp858", "cp866", *(f"cp{page}" for page in range(1250, 1259))),
+        *(f"iso8859-{part}" for part in range(1, 17) if part != 12),
+    ]
+)
+"""Encodings without states or escapes, by Python's names: with others the bytes of one row may change later rows."""
+
 _GROUPED_NUMBER = r"^\s*[+-]?[0-9]{1,3}(\.[0-9]{3})+(,[0-9]*)?\s*$"
 _COMMA_NUMBER = r"^\s*([+-]?[0-9]*),([0-9]*([eE][+-]?[0-9]{1,4})?)\s*$"
 _DAY_FIRST = re.compile(r"\s*([0-9]{1,2})[./-]([0-9]{1,2})[./-]([0-9]{4})(?:[T ]+([0-9]{1,2}:[0-9:.]+))?\s*")
@@ -46,7 +55,7 @@ class CsvDialect:
     dayfirst
         Whether dates such as 31.1.2024 begin with the day.
     encoding
-        The encoding of letters, as Python names it.
+        The encoding of letters, as Python names it: UTF-8, UTF-16, or one byte a letter, such as ``cp1252``.
 
     Raises
     ------
@@ -74,11 +83,14 @@ class CsvDialect:
         if self.decimal == self.sep:
             raise ParameterError('sep and decimal must differ; give both, e.g. sep=";" and decimal=","')
         try:
-            is_text = "".encode(self.encoding) is not None
+            is_stateless = codecs.lookup(self.encoding).name in _ENCODINGS
         except (LookupError, ValueError, TypeError):
-            is_text = False
-        if not is_text:
-            raise ParameterError('encoding must be an encoding that Python knows, e.g. encoding="cp1252"')
+            is_stateless = False
+        if not is_stateless:
+            raise ParameterError(
+                'encoding must be "utf-8", "utf-16", "cp1252" or another encoding without states; convert the file to '
+                "UTF-8"
+            )
 
     @property
     def is_utf8(self) -> bool:

@@ -88,7 +88,9 @@ def test_texts_that_are_no_number_and_no_day_stay():
         (["--sep", "::"], 'sep must be the letter between values, e.g. --sep ";" or --sep "tab"'),
         (["--decimal", "x", "--sep", ";"], 'decimal must be a point or a comma, e.g. --decimal ","'),
         (["--decimal", ","], 'sep and decimal must differ; give both, e.g. --sep ";" and --decimal ","'),
-        (["--encoding", "klingon"], 'encoding must be an encoding that Python knows, e.g. --encoding "cp1252"'),
+        # The bytes of one row would change how all later rows are read, or end the command.
+        *((["--encoding", name], 'encoding must be "utf-8", "utf-16"') for name in ("klingon", "hz", "utf-7", "gbk")),
+        (["--encoding", "unicode_escape"], "convert the file to UTF-8"),
         (["--encoding", "cp1252"], 'has semicolons between its names: give --sep ";" --decimal ",", or write the file'),
         (["--sep", ";"], 'has letters that are not UTF-8: give --encoding "cp1252", or write the file in UTF-8'),
         (["--sep", "tab", "--encoding", "cp1252"], 'has semicolons between its names: give --sep ";"'),
