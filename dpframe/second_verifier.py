@@ -301,7 +301,7 @@ def fitted_rate(span: int, steps: int, budget: Decimal) -> tuple[Decimal, Decima
 
 
 def geometric(span: int, flags: int, epsilon: Decimal) -> Loss:
-    """Return the loss of clipped two-sided geometric noise, with flag codes beside it (Ghosh et al. 2009)."""
+    """Return the loss of clipped two-sided geometric noise, with flag codes too (Ghosh et al. 2009)."""
     half = (span + 1) // 2
     rate, spread = fitted_rate(span, half, epsilon / 2) if flags else fitted_rate(span, span, epsilon)
     keep, flip, total = response_weights(flags + 1, epsilon / 2)
@@ -827,7 +827,7 @@ def check_total(plan: Mapping[str, Any], spaces: Mapping[str, Space], findings: 
         findings.record(PROVED, f"tables have mu={tables.mu:.9g}, slack={tables.slack:.3g}")
         central += tables
     is_secret = bool(plan.get("shuffle", True)) and not plan.get("passthrough")
-    require(not (plan.get("keeps_index") and is_secret), "an index leaves beside shuffled rows")
+    require(not (plan.get("keeps_index") and is_secret), "an index leaves with shuffled rows")
     share = Decimal(sample) / n if sample is not None and is_secret and n else ONE
     person = Rows(units, (n if sample is None else sample) if is_secret and delta > 0 else None, share, k)
     failing, *sums = (sum(map(attrgetter(name), units), ZERO) for name in ("delta", "low", "high", "pure"))

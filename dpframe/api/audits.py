@@ -160,7 +160,7 @@ def _audit_plan(
     count = None if runs is None else check_whole(runs, "runs", LEAST_RELEASES, of="releases")
     time_limit = MINUTES if minutes is None and runs is None else minutes
     level = check_fraction(RELEASE_CONFIDENCE if confidence is None else confidence, "confidence", RELEASE_CONFIDENCE)
-    return audit_releases(plan, _in_memory, time_limit, count, level, random_state)
+    return audit_releases(plan, release_in_memory, time_limit, count, level, random_state)
 
 
 def _samplers(mechanism: Mechanism) -> tuple[Sampler, Sampler]:
@@ -198,7 +198,8 @@ _NULLABLE: dict[pa.DataType, Any] = {
 """Dtypes that hold nulls as they are."""
 
 
-def _in_memory(table: pa.Table, plan: Plan, key: bytes) -> Any:
+def release_in_memory(table: pa.Table, plan: Plan, key: bytes) -> Any:
+    """Return the release of an Arrow table under a plan and a key."""
     return sanitize(table, plan=plan, key=key)
 
 
@@ -221,5 +222,5 @@ def _in_files(table: pa.Table, plan: Plan, key: bytes) -> Any:
         return released_table.replace_schema_metadata(metadata)
 
 
-FACES: Mapping[str, Face] = {"memory": _in_memory, "pandas": _in_pandas, "files": _in_files}
+FACES: Mapping[str, Face] = {"memory": release_in_memory, "pandas": _in_pandas, "files": _in_files}
 """Faces that are audited by default."""

@@ -36,7 +36,7 @@ def expected_losses(
     """
     expected_count, required_rows = 0.0, 0.0
     for name, specs in asked_of:
-        # Columns with words beside numbers are too rare to decide a forecast.
+        # Columns with words among numbers are too rare to decide a forecast.
         usual_specs = (h for h in specs if h.kind != "steps" and h.way not in WORDS_BRANCHES.values())
         spec = max(usual_specs, key=lambda h: (h.threshold, h.variance))
         noise_scale = noise * (spec.threshold or math.sqrt(spec.variance))

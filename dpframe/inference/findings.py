@@ -52,7 +52,7 @@ class ColumnEvidence:
     ``measured``: the histograms of the last kind that was measured. ``two_value_odds``: see `odds_of_two_values`.
     ``unread_kind``: a kind of values that would become null, or None. ``mean_noise_ratio``: noise of the column's mean,
     in parts of the largest noise allowed; 0 until other columns are judged. ``hidden_words``: rows of words below the
-    threshold, beside numbers.
+    threshold, among numbers.
     """
 
     measured: tuple[Measured, ...]

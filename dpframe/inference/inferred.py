@@ -46,7 +46,7 @@ class Measured:
 
     ``missing`` is the noisy count of nulls, if the type has nulls. Columns of objects count values of another kind as
     nulls, and norms count lists of another length. ``unit`` is the unit of times. ``words`` is the noisy count of words
-    beside numbers, which are neither in a cell nor null. All counts have equal noise variance, and may be negative.
+    among numbers, which are neither in a cell nor null. All counts have equal noise variance, and may be negative.
     """
 
     column: str
@@ -81,7 +81,7 @@ class Measured:
 
     @property
     def rows_in_no_cell(self) -> int:
-        """Noisy count of the rows that are null, or a word beside numbers; it may be negative."""
+        """Noisy count of the rows that are null, or a word among numbers; it may be negative."""
         return (self.missing or 0) + (self.words or 0)
 
     @property
@@ -116,7 +116,7 @@ def null_count(measured: Iterable[Measured]) -> tuple[float, float] | None:
 
 
 def word_count(measured: Iterable[Measured]) -> tuple[float, float] | None:
-    """Return the rows with words beside numbers by all their counts, and the variance; None without these counts."""
+    """Return the rows with words among numbers by all their counts, and the variance; None without these counts."""
     return _precision_mean([(m.words, 1 / m.variance) for m in measured if m.words is not None])
 
 

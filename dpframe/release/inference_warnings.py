@@ -17,7 +17,7 @@ Whether cells look like lists is not looked up: the hint would be an answer abou
 
 
 _WORDS_HINT = f"declare numbers with words in some rows as {SPECIAL_DECLARATION}, or read them from a CSV file"
-"""Said of any text, too; in a CSV file numbers are found beside words."""
+"""Said of any text, too; in a CSV file numbers are found among words."""
 
 _PERSON_HINT = "pass text that names persons as privacy_id= if a person may have several rows"
 """Said of any text: that its values are many and repeat would be an answer about the data, too."""

@@ -12,7 +12,7 @@ from conftest import KEY
 from examples import plan_of
 
 import dpframe as dpf
-from dpframe.api.audits import _in_memory
+from dpframe.api.audits import release_in_memory
 from dpframe.cli.main import main
 from dpframe.proofs.probes import Probes, table_entries
 from dpframe.proofs.self_audit import audit_releases, planted_faults
@@ -50,7 +50,7 @@ def test_the_audit_counts_rows_as_the_release_does(name):
     plan = census_plan(**OPTIONS[name])
     probes = Probes.of(plan, plan.units, np.random.default_rng(2))
     present = probes.present(np.arange(probes.count) % 2 == 0)
-    released = _in_memory(probes.table.take(present), plan, KEY)
+    released = release_in_memory(probes.table.take(present), plan, KEY)
     info = dpf.ReleaseInfo.from_json(released.schema.metadata[b"dpframe"].decode())
     codes = {column: values[present] for column, values in probes.codes.items()}
     squares = []
@@ -86,7 +86,7 @@ def test_a_release_with_less_noise_than_claimed_is_refuted(part, runs):
 
     def release(table, released_plan, key):
         # Whoever asks for the plan gets its fault, and whoever plants a fault gets that.
-        return _in_memory(table, faulty if released_plan == plan else released_plan, key)
+        return release_in_memory(table, faulty if released_plan == plan else released_plan, key)
 
     found = audit_releases(plan, release, None, runs, 0.99, random_state=3)
     assert found.refuted
@@ -97,7 +97,7 @@ def test_a_release_with_less_noise_than_claimed_is_refuted(part, runs):
 def test_an_audit_that_does_not_see_a_fault_cannot_judge():
     def release(table, plan, key):
         # Rows that leave in spite of the plan: the audit is blind to its faults.
-        return _in_memory(table, KEPT_ORDER, key)
+        return release_in_memory(table, KEPT_ORDER, key)
 
     found = audit_releases(KEPT_ORDER, release, None, 100, 0.99, random_state=0)
     assert not found.can_judge
