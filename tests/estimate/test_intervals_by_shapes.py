@@ -25,8 +25,8 @@ KINDS = {
     "tables": (10, {"epsilon": 1.0}),
     "kept order": (2, {"epsilon": 1.0, "shuffle": False}),
     "rows alone": (2, {"epsilon": 1.0, "measure": None}),
-    "pure": (2, {"epsilon": 4.0, "delta": 0.0}),
-    "square wave": (2, {"epsilon": 2.0, "measure": None, "numbers": "square_wave"}),
+    "pure": (1, {"epsilon": 4.0, "delta": 0.0}),
+    "square wave": (1, {"epsilon": 2.0, "measure": None, "numbers": "square_wave"}),
 }
 
 
