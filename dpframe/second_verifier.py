@@ -257,8 +257,8 @@ def staircase(span: int, width: int, is_nullable: bool, epsilon: Decimal, delta:
 
 def rounding_spread(ideal: Sequence[int]) -> Decimal:
     """Return ln(max/min) of weight over ideal for whole weights of a law by largest remainders, rounded up."""
-    whole = sum(ideal)
-    parts = [divmod(mass * WORD_TOTAL, whole) for mass in ideal]
+    ideal_sum = sum(ideal)
+    parts = [divmod(mass * WORD_TOTAL, ideal_sum) for mass in ideal]
     weights = [quotient or 1 for quotient, _ in parts]
     missing = WORD_TOTAL - sum(weights)
     if missing < 0:
@@ -293,10 +293,10 @@ def fitted_rate(span: int, steps: int, budget: Decimal) -> tuple[Decimal, Decima
         rate = min(math.nextafter(float((budget - spread) / steps), 0.0), 42.0 / span)
         if rate <= 2.0**-100:
             break
-        own = geometric_spread(span, rate)
-        if steps * Decimal(rate) + own <= budget:
-            return Decimal(rate), own
-        spread = max(own, 2 * spread)
+        grid_spread = geometric_spread(span, rate)
+        if steps * Decimal(rate) + grid_spread <= budget:
+            return Decimal(rate), grid_spread
+        spread = max(grid_spread, 2 * spread)
     raise VerdictError(REFUTED, f"no geometric noise on {span} steps at epsilon={budget:.6g}")
 
 
@@ -320,8 +320,8 @@ def bit_flips(items: int, most: int, epsilon: Decimal, is_halved: bool = False, 
     def loss_of(zeros: int, bits: int) -> Loss:
         q = Decimal(zeros) / (1 << bits)
         p = ONE / 2 if is_halved else 1 - q
-        shown, hidden = (p / q).ln(), ((1 - q) / (1 - p)).ln()
-        pure = first * shown + second * hidden
+        one_loss, zero_loss = (p / q).ln(), ((1 - q) / (1 - p)).ln()
+        pure = first * one_loss + second * zero_loss
         if is_nullable:
             mass = Decimal(flip)
             for m in range(items + 1):
@@ -329,9 +329,9 @@ def bit_flips(items: int, most: int, epsilon: Decimal, is_halved: bool = False, 
                 more = min(most, items - m)
                 least = q ** (m + more) * (1 - q) ** (items - m - more)
                 mass += math.comb(items, m) * min(keep * least, flip * q**m * (1 - q) ** (items - m))
-            return Loss.of(max(pure, (Decimal(keep) / flip).ln() + first * shown), mass / total)
+            return Loss.of(max(pure, (Decimal(keep) / flip).ln() + first * one_loss), mass / total)
         # The law of the empty set, scaled, lies under all laws; or each item has a blanket of its own.
-        count, each = (most, pure / most) if 2 * most <= items else (items, max(shown, hidden))
+        count, each = (most, pure / most) if 2 * most <= items else (items, max(one_loss, zero_loss))
         share = (1 - p) / (1 - q) if 2 * most <= items else 1 - p + q
         factor = Factor(up(each), down(share), is_item=2 * most <= items)
         return replace(Loss.of(pure, share**count), factors=(factor,) * count)
@@ -402,10 +402,10 @@ def thinned(law: Law, axis: int, most: int) -> Law:
     worth = [(masses[key] * gap * gap) ** (1 / 3) for key, gap in zip(keys, gaps, strict=False)]
     scale, result = most / math.fsum(worth), Law()
     runs = pairwise(int(total * scale) for total in accumulate(worth, initial=0.0))
-    kept = [keys[0], *(key for key, (last, run) in zip(keys[1:], runs, strict=True) if last < run or key == keys[-1])]
+    places = [keys[0], *(key for key, (last, run) in zip(keys[1:], runs, strict=True) if last < run or key == keys[-1])]
     for pair, mass in law.items():
-        place = bisect_left(kept, pair[axis])
-        high, low = kept[place], kept[place - (kept[place] != pair[axis])]
+        place = bisect_left(places, pair[axis])
+        high, low = places[place], places[place - (places[place] != pair[axis])]
         span = density_of(high) - density_of(low)
         share = (density_of(pair[axis]) - density_of(low)) / span if span else ONE
         for key, part in ((low, 1 - share), (high, share)):
@@ -474,13 +474,13 @@ class ShuffledRows:
             z = complex(c, k * step)
             return (cmath.exp(self.log_moment(z, odds) - top + blur**2 * z * z / 2) / z**2).real
 
-        total, left, k = term(0), math.inf, 0
-        while left > 1e-7 * total and k < 1 << 16:
+        total, tail, k = term(0), math.inf, 0
+        while tail > 1e-7 * total and k < 1 << 16:
             total += 2 * math.fsum(map(term, range(k + 1, k + 25)))
             k += 24
             y = k * step
-            left = 2 * math.exp(blur**2 * (c * c - y * y) / 2) / y**2 / -math.expm1(-(blur**2) * y * step)
-        bound = math.log((total + left) * step / (2 * math.pi)) + top - math.log(self.rows)
+            tail = 2 * math.exp(blur**2 * (c * c - y * y) / 2) / y**2 / -math.expm1(-(blur**2) * y * step)
+        bound = math.log((total + tail) * step / (2 * math.pi)) + top - math.log(self.rows)
         return math.exp(min(0.0, bound)) * (1 + FLOAT_WIDENING)
 
 
@@ -492,7 +492,7 @@ class Rows:
         laws, ordered = ([factor_law(factor, is_ordered) for factor in factors] for is_ordered in (False, True))
         self.pure = up(sum((factor.epsilon for factor in factors), ZERO))
         self.rows, self.share, self.contributions, self.is_fast = rows, share, contributions, False
-        self.unshuffled, self.known = unshuffled_law(ordered), dict[float, Decimal]()
+        self.unshuffled, self.values = unshuffled_law(ordered), dict[float, Decimal]()
         # The row as one factor that is only known to be private: the clones of Feldman, McMillan and Talwar 2021.
         clone = [factor_law(Factor(self.pure, down(2 / (1 + self.pure.exp()))))]
         choices = [laws] if rows and rows > 4 * self.pure.exp() else [laws, clone]
@@ -503,11 +503,11 @@ class Rows:
         key = math.nextafter(float(x), 0.0)
         if x >= self.pure:
             return ZERO
-        if key not in self.known:
+        if key not in self.values:
             odds = down(Decimal(key).exp())
             excess = sum((mass * (ratio - odds) for mass, ratio in self.unshuffled if ratio > odds), ZERO)
-            self.known[key] = min([up(excess), *(Decimal(bound.delta(key, self.is_fast)) for bound in self.bounds)])
-        return self.known[key]
+            self.values[key] = min([up(excess), *(Decimal(bound.delta(key, self.is_fast)) for bound in self.bounds)])
+        return self.values[key]
 
     def person_delta(self, x: Decimal) -> Decimal:
         """Return the bound for a secret sample (Balle, Barthe, Gaboardi 2018) and a person of several rows."""
@@ -533,9 +533,9 @@ class Rows:
         def is_above(mu: Decimal) -> bool:
             curve = [slack + (1 - slack) * gaussian_profile(mu, x)[0] for x, _, _ in nodes]
             slopes = [-(1 - slack) * upper_tail(mu / 2 + x / mu)[1] for x, _, _ in nodes]
-            for left, right in pairwise(zip(nodes, curve, slopes, strict=True)):
-                (_, start, first), low, fall = left
-                (_, end, second), high, rise = right
+            for node, next_node in pairwise(zip(nodes, curve, slopes, strict=True)):
+                (_, start, first), low, fall = node
+                (_, end, second), high, rise = next_node
                 # The lower envelope of the curve bends where two tangents meet.
                 meet = (high - rise * end - low + fall * start) / (fall - rise) if fall != rise else start
                 share = (meet - start) / (end - start)
@@ -621,8 +621,8 @@ def channel_loss(data: Mapping[str, Any], spaces: Sequence[Space]) -> Loss:
     """Return the loss of a mechanism, whose sizes must be its space's."""
     tag, space = data["mechanism"], spaces[0]
     epsilon, delta = number(data["epsilon"], f"epsilon of {tag}"), number(data.get("delta", 0), f"delta of {tag}")
-    known = {"mechanism", "epsilon", "delta", "size", "span", "flag_codes", "items", "max_size", "table", "metric"}
-    unknown = set(data) - known - {"width", "nullable", "sizes", "kept"}
+    fields = {"mechanism", "epsilon", "delta", "size", "span", "flag_codes", "items", "max_size", "table", "metric"}
+    unknown = set(data) - fields - {"width", "nullable", "sizes", "kept"}
     is_covered = tag in CHANNELS and not unknown and (delta == 0 or not ("geometric" in tag or "bitflip" in tag))
     require(is_covered, f"the mechanism {tag} at delta={delta:.3g}, or its fields {unknown}", NOT_COVERED)
     require(data.get("kept") in (None, [], [*range(len(spaces))]), "a group without some of its columns", NOT_COVERED)
@@ -752,8 +752,8 @@ def inference_cost(inferred: Mapping[str, Any], slack: Decimal | None, rows: int
     """Return the step of all that inference might ask, at a slack, or without one its ε with geometric noise."""
     step, loss = Step(), ZERO
     ways: dict[str, dict[str | None, list[Mapping[str, Any]]]] = {}
-    asked = ((name, spec) for group in inferred["asked"] for name in group["columns"] for spec in group["histograms"])
-    for name, spec in asked:
+    pairs = ((name, spec) for group in inferred["asked"] for name in group["columns"] for spec in group["histograms"])
+    for name, spec in pairs:
         ways.setdefault("" if spec.get("way") is None else name, {}).setdefault(spec.get("way"), []).append(spec)
     count = max(1, sum(map(len, ways.values())))
     part = None if slack is None else TAIL_SLACK * slack / count
@@ -767,11 +767,11 @@ def inference_cost(inferred: Mapping[str, Any], slack: Decimal | None, rows: int
 
 def check_recorded(inferred: Mapping[str, Any]) -> None:
     """Compare the counts that inference recorded with what it might ask, column by column and in order."""
-    asked, measured = inferred["asked"], inferred["measured"]
-    names = {name for part in asked for name in part["columns"]} | {one["column"] for one in measured}
+    groups, measured = inferred["asked"], inferred["measured"]
+    names = {name for part in groups for name in part["columns"]} | {one["column"] for one in measured}
     require(names <= set(inferred["columns"]), "inference has counts of columns that it does not name")
     for name in inferred["columns"]:
-        specs = [spec for group in asked if name in group["columns"] for spec in group["histograms"]]
+        specs = [spec for group in groups if name in group["columns"] for spec in group["histograms"]]
         counts = [one for one in measured if one["column"] == name]
         last, ways = counts[-1] if counts else {}, {spec.get("way") for spec in specs} - {None} or {None}
         choices = [[spec for spec in specs if spec.get("way") in (None, way)] for way in ways]
@@ -807,8 +807,8 @@ def inference_step(inferred: Mapping[str, Any], plan: Mapping[str, Any], finding
     if stated is not None:
         findings.compare("inference's mu", Decimal(inferred["mu"]), cost.mu)
         findings.compare("inference's slack", stated.slack, cost.slack)
-    own = (stated or cost).delta(epsilon)
-    findings.compare("inference's delta", delta, own, own * (1 - Decimal("1e-9")))
+    least_delta = (stated or cost).delta(epsilon)
+    findings.compare("inference's delta", delta, least_delta, least_delta * (1 - Decimal("1e-9")))
     return stated or Step()
 
 
@@ -817,11 +817,11 @@ def check_total(plan: Mapping[str, Any], spaces: Mapping[str, Space], findings: 
     epsilon, delta = number(plan["epsilon"], "epsilon"), number(plan.get("delta", 0), "delta")
     k, sample, n = number(plan.get("contributions", 1), "contributions", True, 1), plan.get("sample"), plan.get("n")
     units, measures = units_of(plan, spaces, findings), plan.get("measures") or []
-    central, target, left = Step(), epsilon, delta
+    central, target, delta_left = Step(), epsilon, delta
     if (inferred := plan.get("inferred")) is not None:
         central += inference_step(inferred, plan, findings)
         if "mu" not in inferred:
-            target, left = epsilon - Decimal(inferred["epsilon"]), delta - Decimal(inferred["delta"])
+            target, delta_left = epsilon - Decimal(inferred["epsilon"]), delta - Decimal(inferred["delta"])
     if measures:
         tables = noise_step([noise_of(one, spaces) for one in measures], k, TABLE_SLACK * delta)
         findings.record(PROVED, f"tables have mu={tables.mu:.9g}, slack={tables.slack:.3g}")
@@ -832,33 +832,33 @@ def check_total(plan: Mapping[str, Any], spaces: Mapping[str, Space], findings: 
     person = Rows(units, (n if sample is None else sample) if is_secret and delta > 0 else None, share, k)
     failing, *sums = (sum(map(attrgetter(name), units), ZERO) for name in ("delta", "low", "high", "pure"))
     low, high, sampled = ((1 + share * (loss.exp() - 1)).ln() if share < 1 else loss for loss in sums)
-    slack = (TOTAL_SLACK * left - central.slack) / (1 - central.slack)
+    slack = (TOTAL_SLACK * delta_left - central.slack) / (1 - central.slack)
     if delta == 0:
         findings.compare("total epsilon", target, up(k * high) if failing == 0 else INFINITE, down(k * low))
     elif central == Step() and failing > 0:
         findings.compare("total epsilon", target, up(k * sampled) if share < 1 else k * sampled)
         chain = sum(((sampled * i).exp() for i in range(k)), ZERO)
-        findings.compare("total delta", left, up(chain * share * failing) if k > 1 or share < 1 else failing)
+        findings.compare("total delta", delta_left, up(chain * share * failing) if k > 1 or share < 1 else failing)
     elif central == Step():
-        findings.compare("total delta", left, person.person_delta(target))
+        findings.compare("total delta", delta_left, person.person_delta(target))
     elif person.rows is None or failing > 0:
         total = central + Step(ZERO, k * failing)
-        findings.compare("total delta", left, binary_delta([unit.pure for unit in units] * k, total, target))
+        findings.compare("total delta", delta_left, binary_delta([unit.pure for unit in units] * k, total, target))
     elif slack <= 0:
         findings.record(NOT_PROVED, "tables and inference leave no slack for the rows")
     else:
         step = person.step(slack)
         findings.record(PROVED, f"shuffled rows have mu={step.mu:.6g}, slack={slack:.3g}")
         findings.totals["mu of rows"], total = float(step.mu), central + step
-        findings.compare("total delta", left, total.delta(target) if step.square < INFINITE else ONE)
+        findings.compare("total delta", delta_left, total.delta(target) if step.square < INFINITE else ONE)
     if plan.get("local_epsilon") is not None:
         # Someone knows the row's place: neither order nor sample hides it.
         cap, half = number(plan["local_epsilon"], "local_epsilon"), delta / 2 if central.square > 0 else delta
-        own = smallest(lambda x: central.delta(x) <= half, Decimal(1000)) if central.square > 0 else ZERO
-        odds = max(ZERO, cap - own).exp()
+        base = smallest(lambda x: central.delta(x) <= half, Decimal(1000)) if central.square > 0 else ZERO
+        odds = max(ZERO, cap - base).exp()
         composed = sum((mass * (ratio - odds) for mass, ratio in person.unshuffled if ratio > odds), ZERO)
-        loss = min(sums[-1], cap - own) if failing == 0 and up(composed) <= half and own < cap else sums[-1]
-        findings.compare("local epsilon", cap, up(own + loss) if failing <= half else INFINITE)
+        loss = min(sums[-1], cap - base) if failing == 0 and up(composed) <= half and base < cap else sums[-1]
+        findings.compare("local epsilon", cap, up(base + loss) if failing <= half else INFINITE)
 
 
 def level_starts(space: Space, size: int, low: int, before: int) -> list[int]:

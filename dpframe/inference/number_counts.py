@@ -174,8 +174,8 @@ class NumberCounts:
         words add up to n rows.
         """
         counts, covariance, outside_shares = self.counts, self.covariance, 1 - self.inside_shares
-        others = ((null_count(self.measured), float(not self.space.has_null)), (word_count(self.measured), 0.0))
-        for estimate, outside_share in others:
+        flagged_counts = ((null_count(self.measured), float(not self.space.has_null)), (word_count(self.measured), 0.0))
+        for estimate, outside_share in flagged_counts:
             if estimate is not None:
                 counts, covariance = np.append(counts, estimate[0]), np.pad(covariance, (0, 1))
                 covariance[-1, -1] = estimate[1]

@@ -357,11 +357,15 @@ def _log_law(mechanism: Mechanism, outputs: npt.NDArray[Any], value: npt.NDArray
         table = getattr(response, "source", response.table)
         is_equal = (outputs == value).all(axis=1)
         return np.asarray(np.where(is_equal, np.log(float(table.keep)), np.log(float(table.threshold))))
-    shown = np.bitwise_count(outputs & value).sum(axis=1).astype(np.int64)
-    extra = np.bitwise_count(outputs).sum(axis=1).astype(np.int64) - shown
-    hidden = int(np.bitwise_count(value).sum()) - shown
+    shown_items = np.bitwise_count(outputs & value).sum(axis=1).astype(np.int64)
+    extra_items = np.bitwise_count(outputs).sum(axis=1).astype(np.int64) - shown_items
+    hidden_items = int(np.bitwise_count(value).sum()) - shown_items
     # Items in the set are shown with p and hidden with 1 − p, others with q and 1 − q.
     logs = np.log([float(n) for n in (flips.ones, flips.total - flips.ones, flips.zeros, flips.total - flips.zeros)])
     return np.asarray(
-        shown * logs[0] + hidden * logs[1] + extra * (logs[2] - logs[3]) - hidden * logs[3] - shown * logs[3]
+        shown_items * logs[0]
+        + hidden_items * logs[1]
+        + extra_items * (logs[2] - logs[3])
+        - hidden_items * logs[3]
+        - shown_items * logs[3]
     )
