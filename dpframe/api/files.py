@@ -87,39 +87,8 @@ def attach(table: Any, plan: Plan | ReleaseInfo) -> Any:
     raise ParameterError(f"a {kind} keeps no metadata; pass plan= to Estimates instead")
 
 
-def read(path: str | Path, columns: list[str] | None = None) -> ReleaseFrame:
-    """Read a release, or any Parquet file, into pandas; a release keeps its plan, and ``.dp`` works on it.
-
-    Unlike `pandas.read_parquet` the metadata of every file is checked. Of a release in CSV the plan lies in the same
-    folder; times with a zone come back in UTC, without it: CSV keeps none.
-
-    Parameters
-    ----------
-    path
-        A Parquet or CSV file, a directory of them, or a glob.
-    columns
-        Names of the columns to read; all by default.
-
-    Raises
-    ------
-    ColumnError
-        For a name that the file does not have.
-    FileError
-        If the source is missing or damaged, or its files carry different plans.
-    NotSanitizedError
-        For CSV that is no release: `pandas.read_csv` reads it.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> import dpframe as dpf
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     dpf.datasets.make_census(1_000, columns=["age"]).to_csv(f"{folder}/in.csv")
-    ...     info = dpf.sanitize(f"{folder}/in.csv", f"{folder}/safe.csv", epsilon=1, spaces={"age": (18, 95)})
-    ...     safe = read(f"{folder}/safe.csv")
-    >>> safe.dp.release == info, str(safe["age"].dtype)
-    (True, 'int64')
-    """
+def read_table(path: str | Path, columns: list[str] | None = None) -> ReleaseFrame:
+    """Read one table, a release or any Parquet file, into pandas; see `dpframe.read`."""
     table = open_input(path)
     if table.apart:
         if table.text is None:

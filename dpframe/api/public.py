@@ -11,7 +11,8 @@ if typing.TYPE_CHECKING:
     from dpframe.accounting.budget import Budget
     from dpframe.api.audits import audit
     from dpframe.api.expectation import draft_spaces, expect
-    from dpframe.api.files import attach, read, write
+    from dpframe.api.files import attach, write
+    from dpframe.api.reading import read
     from dpframe.api.synthetic_parquet import fidelity
     from dpframe.api.transformer import Sanitizer
     from dpframe.api.verbs import plan, sanitize
@@ -80,7 +81,8 @@ _NAMES = {
     "accounting.budget": "Budget",
     "api.audits": "audit",
     "api.expectation": "draft_spaces expect",
-    "api.files": "attach read write",
+    "api.files": "attach write",
+    "api.reading": "read",
     "queries.queries": "Queries",
     "api.synthetic_parquet": "fidelity",
     "api.transformer": "Sanitizer",

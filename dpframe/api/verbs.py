@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 import pandas as pd
 import pyarrow as pa
 
-from dpframe.api.files import as_table, read, write
+from dpframe.api.files import as_table, read_table, write
+from dpframe.api.linked import sanitize_linked
 from dpframe.api.targets import TargetPlans, check_alone
 from dpframe.errors import ParameterError, RepeatedReleaseWarning, check_whole, warn
 from dpframe.ledger.account import OpenAccount
@@ -152,6 +153,9 @@ class ReleaseOptions(PlanOptions, total=False):
     threads: int | None
     compression: str
     progress: Progress | None
+    keys: Mapping[str, Mapping[str, str]] | None
+    orphans: str
+    max_count: Any
 
 
 @overload
@@ -200,6 +204,9 @@ def sanitize(
     threads: int | None = None,
     compression: str = "snappy",
     progress: Progress | None = None,
+    keys: Mapping[str, Mapping[str, str]] | None = None,
+    orphans: str = "error",
+    max_count: Any = None,
     **options: Unpack[PlanOptions],
 ) -> Any:
     """Randomise every row of a table under (ε, δ)-differential privacy.
@@ -245,6 +252,15 @@ def sanitize(
         ``"zstd"``, ``"gzip"`` and ``"brotli"`` for few bytes, at several times the time of writing.
     progress
         Called with rows of files done and rows in all.
+    keys
+        For several tables of the same persons, ``source={"patients": …, "visits": …}``: the key of each child table
+        and the table whose rows it names, ``{"visits": {"patient_id": "patients"}}``. Spaces, drop, mechanisms and
+        measure are then given by table, ``contributions`` by child table: rows of a person that are kept, by a secret
+        choice. The result is `dpframe.api.linked.ReleasedTables`.
+    orphans
+        With ``keys``: ``"error"`` refuses child rows without a parent row, ``"drop"`` leaves them out.
+    max_count
+        With ``keys``: number up to which a person's child rows are counted, by default four times ``contributions``.
     {options}
 
     Returns
@@ -274,6 +290,18 @@ def sanitize(
     ((1000, 2), 'shuffled')
     """
     path = _target_path(target)
+    if isinstance(source, Mapping):
+        if plan is not None or id is not None:
+            raise ParameterError("plan and id are for one table; give epsilon and the options of several tables")
+        linked_options: Any = {"keys": keys, "orphans": orphans, "max_count": max_count, "key": key}
+        tables = sanitize_linked(
+            source, epsilon, delta, ledger=ledger, dataset=dataset, options=options, **linked_options
+        )
+        if path is not None:
+            tables.write(path)
+        return tables
+    if keys is not None or max_count is not None or orphans != "error":
+        raise ParameterError('keys, orphans and max_count are for several tables; pass {"NAME": table, …}')
     engine = engine_of(source)
     if engine is not None:
         ledger_options: Any = {"ledger": ledger, "dataset": dataset}
@@ -295,7 +323,7 @@ def sanitize(
         with tempfile.TemporaryDirectory(prefix="dpframe-") as folder, staged(source, Path(folder)) as table:
             release_path = Path(folder) / "release.parquet"
             _write_release(table, release_path, request, budget, writing)
-            return read(release_path)
+            return read_table(release_path)
     check_place(path)
     # Before the source is read: a run that is done may have lost its input.
     earlier_run = done_before(path, request, open_account)
@@ -427,7 +455,7 @@ def sanitize_parquet(
 def read_parquet(path: str | Path, columns: list[str] | None = None) -> ReleaseFrame:
     """Do as `read`, under its deprecated name."""
     _warn_of_deprecation("read_parquet", "read(path)")
-    return read(path, columns)
+    return read_table(path, columns)
 
 
 def _warn_of_deprecation(name: str, replacement: str) -> None:

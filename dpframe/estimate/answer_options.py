@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import wraps
 from typing import Any, TypedDict, TypeVar, get_type_hints
 
@@ -105,12 +105,22 @@ def _wrap_statistic(method: Callable[..., Any]) -> Callable[..., Any]:
             raise TypeError
         check_flags(long=long)
         reading = self if confidence_level is None and clipped is None else _reread(self, confidence_level, clipped)
+        reading.warn_of_context({*_texts([*args, *options.values()])})
         result = method(reading, *args, **options)
         return to_long(result, method.__name__) if long else result
 
     vars(answer)["__signature__"] = signature.replace(parameters=[*parameters, *_PARAMETERS])
     answer.__doc__ = _document(method.__doc__)
     return answer
+
+
+def _texts(values: Iterable[Any]) -> Iterator[str]:
+    """Yield all text of arguments: names of columns in lists, as keys of conditions, or alone."""
+    for value in values:
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, list | tuple | Mapping):
+            yield from _texts(value)
 
 
 def _reread(estimates: Any, confidence_level: float | None, clipped: bool | None) -> Any:

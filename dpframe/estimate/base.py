@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import combinations, combinations_with_replacement
 from statistics import NormalDist
@@ -71,6 +71,17 @@ class Reading:
     @property
     def _z(self) -> float:
         return NormalDist().inv_cdf((1 + self.confidence_level) / 2)
+
+    def warn_of_context(self, names: Collection[str]) -> None:
+        """Warn if only columns of the parents' table are named: joined rows have every person several times."""
+        together = None if self._source.info is None else self._source.info.together
+        asked = [] if together is None else [name for name in self.plan.names if name in names]
+        if together is not None and asked and {*asked} <= {*together.context}:
+            warn(
+                f"{asked[0]!r} is counted in {self.plan.contributions} joined rows of each person, absent ones among "
+                f"them; ask the table {together.parent!r}, or name a column of {together.table!r}, too",
+                InferenceWarning,
+            )
 
     def _axes(self, names: Sequence[str], bins: Bins) -> list[Axis]:
         """Return the axes of a joint, or raise `ParameterError` for wrong columns or bins."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
@@ -55,11 +55,14 @@ def joint_table(names: Sequence[str], spaces: Mapping[str, Space], bins: int = J
     return Measure("joint", tuple(names), 1.0, bins if has_cut_numbers else 0)
 
 
-def candidate_tables(spaces: Mapping[str, Space], bins: int = JOINT_NUMBER_BINS) -> Iterator[Measure]:
+def candidate_tables(
+    spaces: Mapping[str, Space], bins: int = JOINT_NUMBER_BINS, context: Collection[str] = ()
+) -> Iterator[Measure]:
     """Yield all tables that default measurement chooses from: tables of numbers and sets, and pairs, the smallest
     first.
 
-    Every column is covered: a single column, or a column of only large pairs, has a one-way.
+    Every column is covered: a single column, or a column of only large pairs, has a one-way. Columns of the ``context``
+    are of another table, which has their own tables: only pairs with other columns are yielded, and cuts of numbers.
     """
     plain = {name: space for name, space in spaces.items() if not space.holds_sets and not space.holds_vectors}
     cells = {name: cell_count(space, bins) for name, space in plain.items()}
@@ -68,12 +71,18 @@ def candidate_tables(spaces: Mapping[str, Space], bins: int = JOINT_NUMBER_BINS)
     for column, partner in sorted(combinations(plain, 2), key=lambda pair: cells[pair[0]] * cells[pair[1]]):
         # The smallest pairs come first, so that one large pair does not displace many.
         size = cells[column] * cells[partner]
-        if min(cells[column], cells[partner]) > 1 and size <= cells_available:
+        is_of_context = column in context and partner in context
+        if min(cells[column], cells[partner]) > 1 and size <= cells_available and not is_of_context:
             cells_available -= size
             pairs.append((column, partner))
             paired_columns |= {column, partner}
     for name, space in spaces.items():
-        if not space.is_listed or (name not in paired_columns and 1 < cell_count(space, 0) <= MAX_MEASURED_CELLS):
+        is_single = name not in paired_columns and 1 < cell_count(space, 0) <= MAX_MEASURED_CELLS
+        if name in context:
+            # Joints cut numbers at the quantiles of their one-ways.
+            if not space.is_listed and name in paired_columns:
+                yield from column_tables(name, space, with_sums=False)
+        elif not space.is_listed or is_single:
             yield from column_tables(name, space)
     for pair in sorted(pairs, key=lambda pair: [list(plain).index(name) for name in pair]):
         yield joint_table(pair, spaces, bins)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import combinations
 
 import numpy as np
@@ -133,6 +134,7 @@ def choose_defaults(
     spaces: Mapping[str, Space],
     n: int,
     extra_tables: Sequence[tuple[str, ...]],
+    context: Collection[str] = (),
 ) -> list[Measure] | None:
     """Return the default tables with their noise; None if no noise is large enough.
 
@@ -140,11 +142,12 @@ def choose_defaults(
     and the result is hardly above the normal law's. So the normal law decides, if `_raise_noise` leads to an equal
     choice and the proved noise stays below the raised noise.
     """
+    fit = partial(fit_to_noise, spaces=spaces, n=n, extra_tables=extra_tables, context=context)
     normal_measures = find_noise(defaults, weights, False)
     if normal_measures is None:
         return None
-    likely_tables, shares = fit_to_noise(normal_measures, spaces, n, extra_tables)
-    alternatives, alternative_shares = fit_to_noise(_raise_noise(normal_measures), spaces, n, extra_tables)
+    likely_tables, shares = fit(normal_measures)
+    alternatives, alternative_shares = fit(_raise_noise(normal_measures))
     if shares == alternative_shares and _without_noise(likely_tables) == _without_noise(alternatives):
         measures, normal_bounds = find_noise(likely_tables, shares), find_noise(likely_tables, shares, False)
         if (
@@ -158,7 +161,7 @@ def choose_defaults(
             return measures
     # The normal law could not decide: the exact noise of all candidates does.
     lattice_measures = find_noise(defaults, weights)
-    return None if lattice_measures is None else find_noise(*fit_to_noise(lattice_measures, spaces, n, extra_tables))
+    return None if lattice_measures is None else find_noise(*fit(lattice_measures))
 
 
 def _raise_noise(tables: Sequence[Measure]) -> list[Measure]:
@@ -174,13 +177,17 @@ def _without_noise(tables: Iterable[Measure]) -> list[Measure]:
 
 
 def fit_to_noise(
-    tables: Sequence[Measure], spaces: Mapping[str, Space], n: int, extra_tables: Sequence[tuple[str, ...]]
+    tables: Sequence[Measure],
+    spaces: Mapping[str, Space],
+    n: int,
+    extra_tables: Sequence[tuple[str, ...]],
+    context: Collection[str] = (),
 ) -> tuple[list[Measure], list[float]]:
     """Return the default tables for this noise with the additional tables, and their budget shares.
 
     Additional tables do not change the choice of default tables.
     """
-    defaults, weights = _choose_tables(tables, spaces, n)
+    defaults, weights = _choose_tables(tables, spaces, n, context)
     extras = missing_tables(
         defaults,
         extra_tables,
@@ -210,7 +217,9 @@ def missing_tables(
     return [table for table in listed_tables(column_tuples, spaces, bins) if table.identity not in identities]
 
 
-def _choose_tables(tables: Sequence[Measure], spaces: Mapping[str, Space], n: int) -> tuple[list[Measure], list[float]]:
+def _choose_tables(
+    tables: Sequence[Measure], spaces: Mapping[str, Space], n: int, context: Collection[str]
+) -> tuple[list[Measure], list[float]]:
     """Return the default tables for this noise, and their budget shares: a function of public facts.
 
     If pairs are mostly noise every column has a one-way. Otherwise numbers have as many cells in joints as the noise
@@ -219,9 +228,9 @@ def _choose_tables(tables: Sequence[Measure], spaces: Mapping[str, Space], n: in
     # The noise of a cell is 0.8 σ on average.
     l1_distances = [0.8 * math.prod(pair.shape(spaces)) * math.sqrt(pair.sigma2) / n for pair in joints_among(tables)]
     if l1_distances and float(np.median(l1_distances)) > _PAIR_L1_LIMIT:
-        defaults = list(_add_one_ways(tables, spaces))
+        defaults = list(_add_one_ways(tables, spaces, context))
         return defaults, budget_shares(defaults, _BUDGET_PARTS_OF_FEW, "one_way")
-    defaults = list(_add_item_pairs(_bin_tables(tables, spaces, n), tables, spaces, n))
+    defaults = list(_add_item_pairs(_bin_tables(tables, spaces, n, context), tables, spaces, n))
     # Their noise follows from the pairs before item pairs and triples are added.
     triples = _clear_triples(tables, defaults, spaces, n)
     is_above_noise = _rows_per_noise(tables, n) > _ONE_WAYS_FROM_ROWS_PER_NOISE
@@ -229,7 +238,7 @@ def _choose_tables(tables: Sequence[Measure], spaces: Mapping[str, Space], n: in
     has_list_triples = bool(triples) and not has_numbers and _median_cells(defaults, spaces) >= _SMALL_PAIR_CELLS
     has_large_pairs = is_above_noise and not has_numbers and _median_cells(defaults, spaces) >= _SMALL_PAIR_CELLS
     if has_list_triples or has_large_pairs or (is_above_noise and has_numbers):
-        defaults = list(_add_one_ways(defaults, spaces))
+        defaults = list(_add_one_ways(defaults, spaces, context))
     weights = budget_shares(
         defaults,
         _BUDGET_PARTS_OF_LISTS if has_list_triples else _BUDGET_PARTS_OF_LARGE if has_large_pairs else BUDGET_PARTS,
@@ -262,7 +271,9 @@ def _rows_per_noise(tables_with_noise: Sequence[Measure], n: int) -> float:
     return n / float(np.median(sigmas)) if sigmas else 0.0
 
 
-def _bin_tables(tables: Sequence[Measure], spaces: Mapping[str, Space], n: int) -> list[Measure]:
+def _bin_tables(
+    tables: Sequence[Measure], spaces: Mapping[str, Space], n: int, context: Collection[str]
+) -> list[Measure]:
     """Return the tables with as many cells of numbers as their noise allows, without loss of a pair."""
     pairs = joints_among(tables)
     if not any(pair.most for pair in pairs):
@@ -270,10 +281,10 @@ def _bin_tables(tables: Sequence[Measure], spaces: Mapping[str, Space], n: int) 
     best_bins = round(JOINT_NUMBER_BINS * (_rows_per_noise(tables, n) / _ROWS_PER_NOISE_AT_12_BINS) ** (1 / 3))
     # More cells of numbers make pairs larger, and `candidate_tables` omits pairs beyond its limit of cells.
     for bins in range(min(max(best_bins, FEWEST_BINS), MOST_BINS), JOINT_NUMBER_BINS, -1):
-        candidates = list(candidate_tables(spaces, bins))
+        candidates = list(candidate_tables(spaces, bins, context))
         if len(joints_among(candidates)) >= len(pairs):
             return candidates
-    return list(candidate_tables(spaces, min(max(best_bins, FEWEST_BINS), JOINT_NUMBER_BINS)))
+    return list(candidate_tables(spaces, min(max(best_bins, FEWEST_BINS), JOINT_NUMBER_BINS), context))
 
 
 def _clear_triples(
@@ -334,13 +345,15 @@ def _sum_of_triples(sizes: Sequence[int]) -> int:
     return sums[3]
 
 
-def _add_one_ways(tables: Sequence[Measure], spaces: Mapping[str, Space]) -> Iterator[Measure]:
-    """Yield tables, with one-ways of the columns that have none before the joints."""
+def _add_one_ways(
+    tables: Sequence[Measure], spaces: Mapping[str, Space], context: Collection[str]
+) -> Iterator[Measure]:
+    """Yield tables, with one-ways of the columns outside the context that have none before the joints."""
     counted_columns = {table.columns[0] for table in tables if table.kind == "one_way"}
     joint_columns = dict.fromkeys(name for table in tables if table.kind == "joint" for name in table.columns)
     yield from (table for table in tables if table.kind != "joint")
     for name in joint_columns:
-        if name not in counted_columns:
+        if name not in counted_columns and name not in context:
             yield from column_tables(name, spaces[name], with_sums=False)
     yield from (table for table in tables if table.kind == "joint")
 

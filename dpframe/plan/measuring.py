@@ -58,6 +58,8 @@ class Workload:
     """Tables in addition to the default ones."""
     weights: str | None = None
     """Column of weights, which are added up by the cells of every other column."""
+    context: tuple[str, ...] = ()
+    """Columns of another table, which default tables count only in pairs with columns of this one."""
     portion: float = 1.0
     """Part of the tables' cost that these tables take, beside sums of weights."""
 
@@ -76,7 +78,9 @@ class Workload:
         if self.measure is None:
             return []
         measures = list(
-            candidate_tables(spaces) if isinstance(self.measure, str) else listed_tables(self.measure, spaces)
+            candidate_tables(spaces, context=self.context)
+            if isinstance(self.measure, str)
+            else listed_tables(self.measure, spaces)
         )
         check_measures([*measures, *missing_tables(measures, self.added, spaces, MOST_BINS)], spaces)
         return measures
@@ -141,11 +145,13 @@ class Workload:
 
         find_noise = partial(_find_least_noise, spaces=spaces, mu=mu, contributions=contributions, delta=promise.delta)
         if auto and proved:
-            measured_tables = choose_defaults(tables, weights, find_noise, spaces, n, self.added)
+            measured_tables = choose_defaults(tables, weights, find_noise, spaces, n, self.added, self.context)
         else:
             measured_tables = find_noise(tables, weights, proved)
             if auto and measured_tables is not None:
-                measured_tables = find_noise(*fit_to_noise(measured_tables, spaces, n, self.added), proved)
+                measured_tables = find_noise(
+                    *fit_to_noise(measured_tables, spaces, n, self.added, self.context), proved
+                )
         # Vectors are counted with a weight, other rows with 1.
         units = [ball_of(spaces[m.columns[0]]).last if m.kind == "vectors" else 1 for m in measured_tables or ()]
         counts = [m.sigma2 / unit**2 for m, unit in zip(measured_tables or (), units, strict=True) if m.kind != "sum"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from dpframe.release.info import ReleaseInfo
 from dpframe.release.library import installed_library
 from dpframe.release.noisy_tables import Cuts
 from dpframe.release.reader import Source, opened, read_info
+from dpframe.release.together import composed
 from dpframe.tables.files import FileInput
 from dpframe.tables.frames import Frame
 from dpframe.tables.table import Streamed
@@ -89,6 +91,54 @@ def verify(source: Any) -> Certificate:
         checks=(*certificate.checks, *rows, *cuts.get("checks", ())),
         attested=(*certificate.attested, *_library_lines(info), *cuts.get("attested", ()), *part),
         failures=(*certificate.failures, *failures, *cuts.get("failures", ())),
+    )
+
+
+def verify_together(tables: Mapping[str, Any]) -> Certificate:
+    """Verify tables that were released together: each by itself, their links, and the promise to a person.
+
+    A child table has equally many rows of every person, so that a person is in one row of the parents' table and in so
+    many rows of each child table; costs of all tables add up (`release.together.composed`).
+    """
+    certificates = {name: verify(table) for name, table in tables.items()}
+    infos = {name: Source(table, None, quiet=True).info for name, table in tables.items()}
+    promises = {name: info.together for name, info in infos.items() if info is not None and info.together is not None}
+    failures = [f"{name}: {failure}" for name, one in certificates.items() for failure in one.failures]
+    first = next(iter(promises.values()), None)
+    if first is None or set(promises) != set(tables) or set(first.tables) != set(tables):
+        names = () if first is None else first.tables
+        return _unreadable_certificate([*failures, f"tables released together are {name_list(names)}, all of them"])
+    promise, plans = Budget(first.epsilon, first.delta), {name: info.plan for name, info in infos.items() if info}
+    for name, one in promises.items():
+        plan, rows = plans[name], 1 if name == one.parent else plans[name].contributions
+        if replace(one, table=first.table, key=first.key, context=first.context, required=first.required) != first:
+            failures.append(f"{name}: its promise for all tables is another one")
+        if one.table != name or plan.n != rows * one.persons or plan.contributions != rows:
+            failures.append(f"{name}: its plan is not for {rows} rows of each of {one.persons:,} persons")
+        if plan.privacy_id != plans[one.parent].privacy_id or plan.privacy_id is None or plan.leaks or plan.passthrough:
+            failures.append(f"{name}: its plan does not protect all rows of a person")
+        paid, reused = plans[one.parent].inferred, plan.reused.each if plan.reused is not None else ()
+        if any(past.id is None or paid is None or past.id != paid.id for past in reused):
+            failures.append(f"{name}: it reuses spaces of an inference that the parents' plan did not pay")
+    if not composed(list(plans.values()), promise):
+        failures.append("the tables cost more together than their promise")
+    parent = certificates[first.parent]
+    total = f"{len(tables)} tables compose to epsilon={promise.epsilon:g}, delta={promise.delta:g} for a person"
+    checks = [] if failures else [total]
+    return replace(
+        parent,
+        claimed=promise,
+        contributions=1,
+        epsilon=math.inf if failures else promise.epsilon,
+        delta=promise.delta,
+        proofs=tuple(replace(p, unit=f"{name}: {p.unit}") for name, one in certificates.items() for p in one.proofs),
+        checks=(*(f"{name}: {line}" for name, one in certificates.items() for line in one.checks), *checks),
+        attested=(
+            *(f"{name}: {line}" for name, one in certificates.items() for line in one.attested),
+            "child rows were linked to their persons, and each person has one row of the parents' table",
+        ),
+        failures=tuple(failures),
+        local=None,
     )
 
 

@@ -30,6 +30,7 @@ from dpframe.plan.plan import Plan
 from dpframe.plan.words import KEPT, mind_lines, promise_line
 from dpframe.release.library import Library
 from dpframe.release.rows import sealed
+from dpframe.release.together import Together
 from dpframe.spaces import Space
 from dpframe.spaces.cells import is_cut
 from dpframe.spaces.json_form import to_object
@@ -68,7 +69,8 @@ class ReleaseInfo:
     measures, in their order, or none: then only the rows are evidence. ``part`` is the part of a ledger's dataset whose
     rows these are: the promise holds for all parts together only if no person is in two parts. ``left_out``
     are the plan's columns that the table no longer has, where `dpframe.write` stored some columns of a release: the
-    digest is that of the others. ``library`` made the release; earlier versions did not say.
+    digest is that of the others. ``library`` made the release; earlier versions did not say. ``together`` has the
+    promise of several tables that were released together, this one among them.
     """
 
     plan: Plan
@@ -80,6 +82,7 @@ class ReleaseInfo:
     part: str | None = None
     left_out: tuple[str, ...] = ()
     library: Library | None = None
+    together: Together | None = None
 
     def __repr__(self) -> str:
         return "\n".join([f"<{self.introduction}>", *self.lines(), "More: .explain()"])
@@ -100,7 +103,8 @@ class ReleaseInfo:
 
     def lines(self) -> list[str]:
         """Return the promise, and a line for each unprotected column and each failed inference."""
-        return [promise_line(self.plan), *mind_lines(self.plan, self.left_out)]
+        together = [] if self.together is None else [self.together.line]
+        return [*together, promise_line(self.plan), *mind_lines(self.plan, self.left_out)]
 
     def explain(self) -> ReleaseExplanation:
         """Return the meaning of the promise for one person, and its details; prints as text.
@@ -115,7 +119,8 @@ class ReleaseInfo:
         >>> info.explain().details[0]
         'Release: epsilon=1, delta=0 (replace-one, per person with one row)'
         """
-        return ReleaseExplanation(tuple(person_lines(self.plan)), tuple(self.plan.lines()))
+        together = () if self.together is None else (self.together.line,)
+        return ReleaseExplanation((*together, *person_lines(self.plan)), tuple(self.plan.lines()))
 
     @property
     def row_digest(self) -> str:
@@ -146,6 +151,8 @@ class ReleaseInfo:
             data["left_out"] = self.left_out
         if self.library is not None:
             data["library"] = to_object(self.library)
+        if self.together is not None:
+            data["together"] = to_object(self.together)
         return json.dumps(data, ensure_ascii=False)
 
     @classmethod
@@ -176,7 +183,8 @@ class ReleaseInfo:
         if not set(map(str, left_out)) <= {*info.plan.names, *info.plan.passthrough}:
             raise damage_error
         library = None if data.get("library") is None else Library.from_json(data["library"])
-        info = replace(info, left_out=tuple(map(str, left_out)), library=library)
+        together = None if data.get("together") is None else Together.from_json(data["together"])
+        info = replace(info, left_out=tuple(map(str, left_out)), library=library, together=together)
         if data.get("tables") is None:
             return info
         tables = unpacked(data["tables"], info.plan.measures, info.plan.counted_spaces)

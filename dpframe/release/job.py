@@ -31,6 +31,7 @@ from dpframe.release.order_watch import SortedWatch
 from dpframe.release.planning import CheckedRequest, Request
 from dpframe.release.reader import described_rows, is_known_release
 from dpframe.release.rows import Digest, permutation, release
+from dpframe.release.together import Together
 from dpframe.tables.frames import Frame
 from dpframe.tables.table import SHUFFLED, Codes, Table, check_released_types, located
 
@@ -67,7 +68,7 @@ class Ready:
     """A release that is checked and paid for, and not yet drawn.
 
     ``codes`` are those of a table that is held in memory; ``own`` means that the plan was made from this table;
-    ``part`` is the part of a ledger's dataset whose rows it has.
+    ``part`` is the part of a ledger's dataset whose rows it has; ``together`` names tables that leave with it.
     """
 
     plan: Plan
@@ -75,6 +76,7 @@ class Ready:
     codes: Codes = field(repr=False)
     own: bool
     part: str | None = None
+    together: Together | None = None
 
 
 Checked = tuple[CheckedRequest, Codes]
@@ -169,10 +171,11 @@ class ReleaseJob(Job[Checked, D], Generic[T, D]):
 
     def draw(self, checked: Checked, receipt: str | None, key: bytes) -> D:
         """Draw the missing spaces of the plan, and then the rows."""
-        return self.then(self.table, self._make_ready(*checked, receipt, key))
+        return self.then(self.table, self.ready(*checked, receipt, key))
 
     @one_thread
-    def _make_ready(self, checked_request: CheckedRequest, codes: Codes, receipt: str | None, key: bytes) -> Ready:
+    def ready(self, checked_request: CheckedRequest, codes: Codes, receipt: str | None, key: bytes) -> Ready:
+        """Draw the missing spaces of the plan, after the spend, and return what rows are drawn with."""
         table, account = self.table, self.budget.account
         # Later releases subtract a receipt's cost, so that only an inference that was paid separately gives one.
         inference_receipt = None if self.request.release else receipt
@@ -242,7 +245,9 @@ def drawn(frame: Frame, ready: Ready) -> Any:
     rows = None if plan.sample is None else frame.n
     count = digest.count if plan.columns else frame.n
     digests = digest.hexdigest(tables)
-    info = ReleaseInfo(plan, count, digests, rows, ready.own, tables, ready.part, library=installed_library())
+    info = ReleaseInfo(
+        plan, count, digests, rows, ready.own, tables, ready.part, library=installed_library(), together=ready.together
+    )
     # With a very large ε noise may change no row: the original then has the digest of its release.
     unchanged = all(np.array_equal(codes, ready.codes[name]) for name, codes in released.items())
     return frame.rebuild(plan, plan.released_spaces, released, order, described_rows(info, unchanged))

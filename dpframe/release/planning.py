@@ -87,6 +87,10 @@ class Request:
     plan: Plan | None = None
     options: PlanOptions = field(default_factory=PlanOptions)
     release: bool = True
+    context: Mapping[str, Space] = field(default_factory=dict)
+    """Columns of another table that these rows belong to, with their spaces: no table counts them by themselves."""
+    context_inference: Inferred | None = None
+    """The inference that found spaces of the context, which the other table paid."""
 
     def __post_init__(self) -> None:
         check_names(self.options)
@@ -193,6 +197,8 @@ class CheckedRequest:
     def of(cls, table: Table, request: Request, quiet: bool = False) -> CheckedRequest:
         """Check a promise and its options against a table, and make the plan if no space is left to infer."""
         options = checked(request.options)
+        if request.context:
+            options["spaces"] = {**(options["spaces"] or {}), **request.context}
         promise = promise_of(request.epsilon, request.delta, table.n, quiet)
         check_lists(table.names, options["drop"], options["passthrough"], options["spaces"])
         columns = table.fields([n for n in table.names if n not in options["drop"] and n not in options["passthrough"]])
@@ -208,8 +214,9 @@ class CheckedRequest:
             warn_of_whole_bounds(columns, declared)
         BoundRules.of(options["rules"], known_spaces)  # refused before anything is spent
         _check_weights(options["weights"], known_spaces)
-        options |= {"leaks": leaks, "n": table.n, "reused": _check_unit(_reused_inference(declared), _unit_of(options))}
-        wish = wish_of(options, promise)
+        reused = request.context_inference or _reused_inference(declared)
+        options |= {"leaks": leaks, "n": table.n, "reused": _check_unit(reused, _unit_of(options))}
+        wish = replace(wish_of(options, promise), context=tuple(request.context))
         names = [column.name for column in columns]
         check_bounded(unknown_columns, options)
         rounds = choose_rounds(unknown_columns, table.n, promise, options["contributions"])
@@ -255,8 +262,19 @@ class CheckedRequest:
             tables,
             options["local_epsilon"],
         )
+        # Values outside a reused inferred space have a code as well.
+        imputed = () if reused is None else [name for past in reused.each for name in past.columns]
         return cls(
-            None, known_spaces, options["nulls"], promise, (), measurement, names, options, inference_allowance, wish
+            None,
+            known_spaces,
+            options["nulls"],
+            promise,
+            imputed,
+            measurement,
+            names,
+            options,
+            inference_allowance,
+            wish,
         )
 
     @property

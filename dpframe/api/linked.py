@@ -1,0 +1,364 @@
+"""Several tables of the same persons, released together: the entry point, and the releases as one object."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import pandas as pd
+
+from dpframe.accounting.budget import Budget
+from dpframe.api.files import read_table, write
+from dpframe.errors import (
+    FileError,
+    NotSanitizedError,
+    ParameterError,
+    check_fraction,
+    check_whole,
+    did_you_mean,
+    name_list,
+)
+from dpframe.estimate import Estimates
+from dpframe.estimate.functions import evaluate
+from dpframe.estimate.linked_rows import draw_children
+from dpframe.estimate.synthetic import make_generator
+from dpframe.ledger.account import OpenAccount
+from dpframe.plan.certificate import Certificate
+from dpframe.plan.data import MOST_PERSON_ROWS
+from dpframe.plan.notebook import notebook_html
+from dpframe.proofs.verify import verify_together
+from dpframe.release.budgets import ReleaseBudget
+from dpframe.release.info import ReleaseInfo
+from dpframe.release.linked_job import LinkedJob
+from dpframe.release.reader import read_info
+from dpframe.release.together import Together
+from dpframe.report.report import Report
+from dpframe.tables.frames import release_text
+from dpframe.tables.inputs import open_input
+from dpframe.tables.joined import link
+from dpframe.tables.parquet_reader import to_pandas
+
+if TYPE_CHECKING:
+    from dpframe.api.accessor import ReleaseFrame
+
+_BY_TABLE = ("spaces", "drop", "mechanisms", "measure")
+"""Options of a plan that are given by table."""
+
+_COMMON = ("infer", "infer_share", "local_epsilon", "measure_share", "numbers", "ordinals", "sets", "max_items")
+"""Options of a plan that hold for all tables."""
+
+_COUNT_FACTOR = 4
+"""Rows of a person that are counted, over those that are kept, by default: few persons have more (tuned; effect not
+measured)."""
+
+_COPIES = 20
+"""Draws of all tables for an answer of `ReleasedTables.infer`: its standard error errs by a sixth (tolerance)."""
+
+
+def sanitize_linked(
+    source: Mapping[str, Any],
+    epsilon: float | None,
+    delta: float | None,
+    *,
+    keys: Any,
+    orphans: str,
+    max_count: Any,
+    key: bytes | None,
+    ledger: Any,
+    dataset: str | None,
+    options: Mapping[str, Any],
+) -> ReleasedTables:
+    """Release several tables of the same persons under one promise; see `dpframe.sanitize`."""
+    tables = {name: _as_frame(name, table) for name, table in source.items()}
+    if len(tables) < 2:
+        raise ParameterError("several tables are a parent table and child tables; pass one table without a dictionary")
+    if keys is None:
+        raise ParameterError('name the key of each child table, e.g. keys={"visits": {"patient_id": "patients"}}')
+    children = [name for name in tables if isinstance(keys, Mapping) and name in keys]
+    kept = _rows_by_child(options.get("contributions", 1), children, "contributions", MOST_PERSON_ROWS)
+    counted = {name: _COUNT_FACTOR * rows for name, rows in kept.items()}
+    if max_count is not None:
+        counted = _rows_by_child(max_count, children, "max_count", 1 << 16)
+    linked = link(tables, keys, kept, counted, orphans)
+    account = OpenAccount.of(ledger, dataset)
+    if key is not None and account is not None:
+        raise ParameterError("key and ledger do not go together for several tables; leave key out")
+    job = LinkedJob(linked, epsilon, delta, _options_by_table(options, linked.names), ReleaseBudget(account, key))
+    return ReleasedTables(job.run())
+
+
+def _as_frame(name: Any, table: Any) -> pd.DataFrame:
+    """Return a table as a DataFrame with a plain index; files are read into memory."""
+    if not isinstance(name, str) or not name.isidentifier():
+        raise ParameterError('tables are named by words of letters, digits and _, e.g. {"patients": …, "visits": …}')
+    if isinstance(table, str | Path):
+        opened = open_input(table)
+        if opened.text is not None:
+            raise ParameterError(f"table {name!r} is a release already; use the original table")
+        table = to_pandas(opened.read(opened.names))
+    elif hasattr(table, "to_pandas"):
+        table = table.to_pandas()
+    if not isinstance(table, pd.DataFrame):
+        raise ParameterError(f"table {name!r} is a {type(table).__name__}; pass a DataFrame or a Parquet file")
+    return table.reset_index(drop=True)
+
+
+def _rows_by_child(value: Any, children: Sequence[str], option: str, most: int) -> dict[str, int]:
+    """Return a number of rows for each child table, from one for all or from one by table."""
+    if not isinstance(value, Mapping):
+        value = dict.fromkeys(children, value)
+    stray = [name for name in value if name not in children]
+    if stray:
+        raise ParameterError(f"{option} names {stray[0]!r}, which is no child table; these are {name_list(children)}")
+    return {name: check_whole(value.get(name, 1), f"{option} of {name!r}", 1, most, of="rows") for name in children}
+
+
+def _options_by_table(options: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """Return the options of each table's plan; options that would link rows of two tables are refused."""
+    by_table: dict[str, Any] = {name: {} for name in names}
+    for option, value in options.items():
+        if option == "contributions":
+            continue
+        if option not in (*_BY_TABLE, *_COMMON):
+            known = ("contributions", *_BY_TABLE, *_COMMON)
+            raise ParameterError(
+                f"{option} is no option of several tables; {did_you_mean(option, known)}these are {', '.join(known)}"
+            )
+        if option in _COMMON:
+            for own in by_table.values():
+                own[option] = value
+            continue
+        if not isinstance(value, Mapping):
+            raise ParameterError(f"{option} is given by table for several tables, e.g. {option}={{{names[0]!r}: …}}")
+        for name, own in value.items():
+            if name not in by_table:
+                raise ParameterError(f"{option} names {name!r}, which is no table; tables are {name_list(names)}")
+            by_table[name][option] = own
+    if options.get("infer", "private") == "data":
+        raise ParameterError('infer="data" reads values without protection; take "private" or "public" here')
+    return by_table
+
+
+class ReleasedTables(Mapping[str, "ReleaseFrame"]):
+    """Releases of several tables of the same persons under one promise: a mapping of names to DataFrames.
+
+    Each table has its own ``.dp``. A child table, ``safe["visits"]``, has exactly k rows for every person: absent rows
+    are null in all columns of the child table. It also has the parents' columns, ``"patients.sex"``, and the number of
+    the person's rows, ``"visits.n"``, which the parents' table has as well. Statistics of its columns are of the kept
+    rows, at most k of a person.
+
+    Examples
+    --------
+    >>> import pandas as pd, dpframe as dpf
+    >>> patients = pd.DataFrame({"patient_id": range(500), "sex": ["F", "M"] * 250})
+    >>> visits = pd.DataFrame({"patient_id": [i // 2 for i in range(1000)], "kind": ["urgent", "routine"] * 500})
+    >>> spaces = {"patients": {"sex": ["F", "M"]}, "visits": {"kind": ["urgent", "routine"]}}
+    >>> safe = dpf.sanitize(
+    ...     {"patients": patients, "visits": visits}, epsilon=4, keys={"visits": {"patient_id": "patients"}},
+    ...     contributions={"visits": 2}, spaces=spaces, key=bytes(32),
+    ... )
+    >>> safe["visits"].dp.crosstab("kind", "patients.sex")["estimate"].round(-1)
+    """
+
+    def __init__(self, tables: Mapping[str, pd.DataFrame]) -> None:
+        self._tables = dict(tables)
+        infos = {name: _info_of(name, table) for name, table in self._tables.items()}
+        self.releases: Mapping[str, ReleaseInfo] = infos
+        self._promises = {name: cast(Together, info.together) for name, info in infos.items()}
+        first = next(iter(self._promises.values()))
+        if set(first.tables) != set(infos):
+            raise NotSanitizedError(f"these are not all tables of one release, which has {name_list(first.tables)}")
+        self.parent = first.parent
+
+    def __getitem__(self, name: str) -> ReleaseFrame:
+        if name not in self._tables:
+            raise KeyError(f"no table {name!r}; tables are {name_list(list(self._tables))}")
+        return cast("ReleaseFrame", self._tables[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tables)
+
+    def __len__(self) -> int:
+        return len(self._tables)
+
+    @property
+    def promise(self) -> Budget:
+        """The (ε, δ) of all tables together, for a person with all rows: the one to quote."""
+        first = self._promises[self.parent]
+        return Budget(first.epsilon, first.delta)
+
+    @cached_property
+    def _estimates(self) -> dict[str, Estimates]:
+        return {name: Estimates(table) for name, table in self._tables.items()}
+
+    def infer(self, f: Callable[[dict[str, pd.DataFrame]], Any], *, confidence_level: float = 0.95) -> Any:
+        """Return any function of the tables, with intervals.
+
+        Parameters
+        ----------
+        f
+            A function of a dictionary of DataFrames, with the keys of the original tables, that returns a number, a
+            Series or an array of numbers. It is called on draws of the tables, `synthesize` with ``copies``.
+        confidence_level
+            Level of the intervals, in (0, 1).
+
+        Returns
+        -------
+        Series ``estimate, std_error, lower, upper`` for a number, otherwise a DataFrame of these columns, by Rubin's
+        rules. Numbers of child rows are exact up to a cap, and child rows resemble those of parents with equal values.
+
+        Raises
+        ------
+        ParameterError
+            If ``f`` is no function, or returns no numbers.
+        """
+        if not callable(f):
+            raise ParameterError('f must be a function of a dictionary, e.g. lambda t: t["visits"]["cost"].mean()')
+        level = check_fraction(confidence_level, "confidence_level", 0.95)
+        values = evaluate(cast(Any, f), self.synthesize(copies=_COPIES), population=False)
+        results = values.results(NormalDist().inv_cdf((1 + level) / 2), False)
+        return results.series("infer") if values.index is None else results.frame(values.index)
+
+    def synthesize(self, random_state: Any = None, *, copies: int | None = None) -> Any:
+        """Return synthetic tables whose keys match: a dictionary of DataFrames, or a list of several.
+
+        The parents are drawn first, each with its number of children; children are then drawn from synthetic joined
+        rows of parents with equal values. Keys have the names of the original keys, and count from 0.
+
+        Parameters
+        ----------
+        random_state
+            A seed, a numpy ``Generator``, or None for fresh entropy.
+        copies
+            Number of draws, from 2 to 40, which differ as much as the release leaves unknown.
+        """
+        generator = make_generator(random_state)
+        if copies is None:
+            draws = {name: one.synthesize(random_state=generator) for name, one in self._estimates.items()}
+            return self._with_keys(draws, generator)
+        if random_state is not None:
+            raise ParameterError("copies are draws that follow from the release; leave out random_state")
+        generator = np.random.default_rng(0)
+        copies_of = {name: one.synthesize(copies=copies) for name, one in self._estimates.items()}
+        return [
+            self._with_keys(dict(zip(copies_of, one, strict=True)), generator)
+            for one in zip(*copies_of.values(), strict=True)
+        ]
+
+    def _with_keys(self, drawn: Mapping[str, pd.DataFrame], generator: np.random.Generator) -> dict[str, pd.DataFrame]:
+        """Return synthetic parents and children with keys that match, from draws of each table."""
+        parents = drawn[self.parent].reset_index(drop=True)
+        tables = {}
+        for name, promise in self._promises.items():
+            if name == self.parent:
+                counts = [f"{child}.n" for child in drawn if child != name]
+                owners, table = np.arange(len(parents)), parents.drop(columns=counts)
+            else:
+                joined, count = drawn[name], f"{name}.n"
+                columns = [column for column in joined.columns if column not in promise.context]
+                is_present = joined[columns].notna().any(axis=1)
+                if promise.required:
+                    is_present = joined[list(promise.required)].notna().all(axis=1)
+                sources = {column: column.removeprefix(f"{self.parent}.") for column in promise.context}
+                context = pd.DataFrame({column: parents[source] for column, source in sources.items()})
+                rows = parents[count].to_numpy(dtype=np.int64)
+                order = self._context_by_dependence(name)
+                table, owners = draw_children(context, joined[is_present], order, rows, generator)
+            table.insert(0, promise.key, owners)
+            table.attrs = {}
+            tables[name] = table
+        return tables
+
+    def _context_by_dependence(self, name: str) -> list[str]:
+        """Return the parents' columns of a child table, first those on which its columns depend most surely."""
+        context = self._promises[name].context
+        pairs = self._estimates[name].fidelity()["deviations"].dropna()
+        scores = dict.fromkeys(context, 0.0)
+        for pair, score in pairs.items():
+            shared = [column for column in pair if column in scores]
+            if len(shared) == 1:
+                scores[shared[0]] = max(scores[shared[0]], score)
+        return sorted(context, key=lambda column: -scores[column])
+
+    def explain(self) -> LinkedExplanation:
+        """Return the promise of all tables, and the meaning of each table's part; prints as text."""
+        parts = {name: str(info.explain()) for name, info in self.releases.items()}
+        return LinkedExplanation(self._promises[self.parent].line, parts)
+
+    def report(self) -> dict[str, Report]:
+        """Return a report on each table; each page states the promise of all tables."""
+        return {name: Report(self.releases[name], table) for name, table in self._tables.items()}
+
+    def verify(self) -> Certificate:
+        """Prove the promise of all tables from their plans, and compare each table with the released one."""
+        return verify_together(self._tables)
+
+    def write(self, folder: str | Path) -> None:
+        """Write the tables to a new folder, one Parquet file each, which `dpframe.read` reads back.
+
+        Raises
+        ------
+        FileError
+            If the folder exists and is not empty, or cannot be written.
+        """
+        path = Path(folder)
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            if any(path.iterdir()):
+                raise FileError(f"{path} is not empty; name a new folder")
+        except OSError as error:
+            raise FileError(f"{path} cannot be written: {error.strerror}; name a folder that can") from None
+        for name, table in self._tables.items():
+            write(table, path / f"{name}.parquet")
+
+    @classmethod
+    def is_folder(cls, path: Any) -> bool:
+        """Return whether a path is the folder of tables that were released together."""
+        if not isinstance(path, str | Path) or not Path(path).is_dir():
+            return False
+        files = sorted(Path(path).glob("*.parquet"))
+        text = open_input(files[0]).text if files else None
+        return text is not None and read_info(text).together is not None
+
+    @classmethod
+    def read(cls, folder: str | Path) -> ReleasedTables:
+        """Read the tables of a folder; `NotSanitizedError` if one of them is missing."""
+        return cls({path.stem: read_table(path) for path in sorted(Path(folder).glob("*.parquet"))})
+
+    def __repr__(self) -> str:
+        rows = (
+            f"{name}: {len(table):,} rows, {name_list(list(table.columns))}" for name, table in self._tables.items()
+        )
+        more = 'Tables: safe["NAME"].dp.mean("…"); functions of all: safe.infer(f); more: safe.explain()'
+        return "\n".join([f"<{self._promises[self.parent].line}>", *rows, more])
+
+    def _repr_html_(self) -> str:
+        parts = [(name, repr(table.dp).splitlines()) for name, table in self.items()]
+        return notebook_html(self._promises[self.parent].line, parts)
+
+
+@dataclass(frozen=True)
+class LinkedExplanation:
+    """The promise of tables released together, and the explanation of each; prints as text."""
+
+    promise: str
+    parts: Mapping[str, str]
+
+    def __str__(self) -> str:
+        return "\n\n".join([self.promise, *(f"{name}\n{text}" for name, text in self.parts.items())])
+
+    __repr__ = __str__
+
+
+def _info_of(name: str, table: pd.DataFrame) -> ReleaseInfo:
+    """Return a table's description, or refuse a table that was not released with others."""
+    text = release_text(table)
+    info = None if text is None else read_info(text)
+    if info is None or info.together is None or info.together.table != name:
+        raise NotSanitizedError(f"table {name!r} is not the released table of that name; take all of one release")
+    return info

@@ -1,0 +1,85 @@
+"""The promise of several tables that were released together, as the description of each of them states it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dpframe.accounting.budget import Budget, compose
+from dpframe.accounting.gaussian_dp import Step, composed_steps, promise_step, step_delta, step_epsilon
+from dpframe.errors import ParameterError, PlanError, name_list
+from dpframe.plan.plan import Plan
+from dpframe.spaces.json_form import from_object
+
+SHARE_MARGIN = 1e-9
+"""Part of a promise that its shares leave, so that their roundings stay within it (tolerance)."""
+
+
+@dataclass(frozen=True)
+class Together:
+    """The (ε, δ) of all ``tables`` for one person, whose ``table`` this is; ``context`` are columns of the parents.
+
+    ``parent`` is the table with one row for each person, ``persons`` their number, and ``key`` this table's column of
+    persons, which does not leave. Columns ``required`` are null only in absent rows.
+    """
+
+    epsilon: float
+    delta: float
+    tables: tuple[str, ...]
+    table: str
+    parent: str
+    key: str
+    persons: int
+    context: tuple[str, ...] = ()
+    required: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        Budget(self.epsilon, self.delta)
+        names = [*self.tables, *self.context, *self.required]
+        if not all(isinstance(name, str) for name in names) or not {self.table, self.parent} <= set(self.tables):
+            raise PlanError("tables that were released together are named by text; attach the description again")
+
+    @property
+    def line(self) -> str:
+        """One sentence on the promise of all tables."""
+        return (
+            f"Of {len(self.tables)} tables that were released together, {name_list(self.tables)}: epsilon="
+            f"{self.epsilon:g}, delta={self.delta:.3g} for a person with all rows in all of them; quote this promise"
+        )
+
+    @classmethod
+    def from_json(cls, data: Any) -> Together:
+        """Read the promise back; `PlanError` for anything else."""
+        try:
+            return from_object(cls, data, "the promise of tables released together")
+        except (ParameterError, TypeError) as error:
+            raise PlanError(f"the promise of tables released together is not valid: {error}") from None
+
+
+def split_promise(promise: Budget, weights: Sequence[float], in_steps: bool) -> list[Budget]:
+    """Return budgets of several releases, by weight, that compose to a promise.
+
+    In steps their μ² add up; otherwise ε and δ do. Releases then have to stay within the steps of their budgets, which
+    `composed` checks.
+    """
+    shares = [weight / math.fsum(weights) * (1 - SHARE_MARGIN) for weight in weights]
+    if not in_steps:
+        return [Budget(promise.epsilon * share, promise.delta * share) for share in shares]
+    total = promise_step(promise)
+    parts = [Step(total.mu * math.sqrt(share), total.delta * share) for share in shares]
+    deltas = [promise.delta * share for share in shares]
+    return [Budget(step_epsilon(part, delta), delta) for part, delta in zip(parts, deltas, strict=True)]
+
+
+def composed(plans: Sequence[Plan], promise: Budget) -> bool:
+    """Return whether releases under these plans are within a promise to a person whose rows are in all of them.
+
+    Their ε and δ are added up, or their steps are composed (`gaussian_dp`), which holds if a plan depends on the
+    results of an earlier release.
+    """
+    total = compose(plan.release for plan in plans)
+    if total.epsilon <= promise.epsilon and total.delta <= promise.delta:
+        return True
+    return step_delta(composed_steps(plan.step for plan in plans), promise.epsilon) <= promise.delta

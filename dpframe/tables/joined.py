@@ -1,0 +1,200 @@
+"""A parent table with one row for each person, and child tables with any number: their links, and joined rows.
+
+A joined table has exactly k rows for every person, padded with absent rows, in which all columns of the child table are
+null. Its number of rows is public, and tables of neighbours differ in the k rows of one person. Of more rows k are
+chosen with a secret key, uniformly and independently for every person.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from dpframe.errors import ColumnError, ParameterError, is_one_of, name_list
+from dpframe.noise.keystream import Keystream
+from dpframe.spaces.arrays import IntArray
+
+ORPHANS = ("error", "drop")
+"""Treatments of child rows without a parent row."""
+
+
+@dataclass(frozen=True)
+class ChildTable:
+    """A child table: at most ``rows`` of its rows of a person are kept, and its rows are counted up to ``most``.
+
+    ``key`` is its column that names a row's person; ``parents`` has the position of each row's parent, −1 for none.
+    """
+
+    name: str
+    frame: pd.DataFrame
+    key: str
+    rows: int
+    most: int
+    parents: IntArray
+
+    @property
+    def count_name(self) -> str:
+        """The parents' column with the number of child rows."""
+        return f"{self.name}.n"
+
+    def counts(self, n: int) -> IntArray:
+        """Return the number of child rows of each of ``n`` parents, up to the cap."""
+        return np.minimum(np.bincount(self.parents[self.parents >= 0], minlength=n), self.most)
+
+    def choose(self, n: int, key: bytes) -> IntArray:
+        """Return positions of the kept child rows of each parent, shape (n, rows); −1 stands for an absent row."""
+        tags = Keystream(key).column("rows", "persons").words(0, 0, len(self.parents))
+        order = np.lexsort((tags, self.parents))
+        parents = self.parents[order]
+        places = np.arange(len(order)) - np.searchsorted(parents, parents)
+        kept = (parents >= 0) & (places < self.rows)
+        chosen = np.full((n, self.rows), -1, dtype=np.int64)
+        chosen[parents[kept], places[kept]] = order[kept]
+        return chosen
+
+
+@dataclass(frozen=True)
+class LinkedTables:
+    """A parent table, ``key`` its column of persons, and the child tables; checked by `link`."""
+
+    parent: str
+    frame: pd.DataFrame
+    key: str
+    children: tuple[ChildTable, ...]
+
+    @property
+    def n(self) -> int:
+        """The number of persons, which is public."""
+        return len(self.frame)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the tables, the parent's first."""
+        return (self.parent, *(child.name for child in self.children))
+
+    def parents_table(self) -> pd.DataFrame:
+        """Return the parents' rows with the number of rows in each child table, without the key."""
+        table = self.frame.drop(columns=self.key)
+        return table.assign(**{child.count_name: child.counts(self.n) for child in self.children})
+
+    def joined_table(self, child: ChildTable, context: Mapping[str, str], key: bytes) -> pd.DataFrame:
+        """Return the kept rows of every person with columns of the parents' table, {new name: its name there}."""
+        places = child.choose(self.n, key).ravel()
+        parents = self.parents_table()
+        columns = {name: _take(child.frame[name], places) for name in child.frame.columns if name != child.key}
+        columns |= {name: parents[source].repeat(child.rows).array for name, source in context.items()}
+        return pd.DataFrame(columns, index=pd.RangeIndex(len(places)))
+
+
+def _take(column: pd.Series, places: IntArray) -> pd.api.extensions.ExtensionArray | np.ndarray:
+    """Return the values at these places, null at −1; whole numbers and booleans get dtypes that have nulls."""
+    if isinstance(column.dtype, pd.SparseDtype):
+        column = column.sparse.to_dense()
+    if isinstance(column.dtype, np.dtype) and column.dtype.kind in "iub":
+        name = column.dtype.name
+        column = column.astype(
+            "boolean" if name == "bool" else f"UInt{name[4:]}" if name[0] == "u" else f"Int{name[3:]}"
+        )
+    return pd.api.extensions.take(column.array, places, allow_fill=True)
+
+
+def link(
+    tables: Mapping[str, pd.DataFrame],
+    keys: Mapping[str, Mapping[str, str]],
+    contributions: Mapping[str, int],
+    most: Mapping[str, int],
+    orphans: str,
+) -> LinkedTables:
+    """Return tables with the links of their rows.
+
+    ``keys`` is ``{child: {column: parent}}``, or ``{child: {column: "parent.column"}}`` if the parents' column has
+    another name. ``orphans="drop"`` leaves child rows without a parent row out.
+
+    Raises
+    ------
+    ParameterError
+        If the tables have not one parent table and one key for every other table.
+    ColumnError
+        For a null, repeated or missing key, with the first such row.
+    """
+    if not is_one_of(orphans, ORPHANS):
+        raise ParameterError('orphans must be "error" or "drop"')
+    parent, key, columns = _parent_of(tables, keys)
+    frame = tables[parent]
+    parent_keys, is_repeated = _key_column(tables, parent, key)
+    repeated = np.flatnonzero(is_repeated)
+    if len(repeated):
+        raise _key_error(parent, key, int(repeated[0]), "repeats the key of an earlier row; give each person one row")
+    index, children = pd.Index(parent_keys), []
+    for name, column in columns.items():
+        child_keys, _ = _key_column(tables, name, column, nulls=orphans == "drop")
+        parents = index.get_indexer(pd.Index(child_keys)).astype(np.int64)
+        parents[child_keys.isna().to_numpy()] = -1
+        lost = np.flatnonzero(parents < 0)
+        if len(lost) and orphans == "error":
+            types = "" if child_keys.dtype == parent_keys.dtype else "; the two keys have different types"
+            rule = f'has no row in {parent!r}{types}; add its parent row, or pass orphans="drop"'
+            raise _key_error(name, column, int(lost[0]), rule)
+        children.append(ChildTable(name, tables[name], column, contributions[name], most[name], parents))
+    for child in children:
+        if child.count_name in frame.columns:
+            raise ParameterError(f"{parent!r} has a column {child.count_name!r}, the name of a count; rename it")
+    return LinkedTables(parent, frame, key, tuple(children))
+
+
+def _parent_of(
+    tables: Mapping[str, pd.DataFrame], keys: Mapping[str, Mapping[str, str]]
+) -> tuple[str, str, dict[str, str]]:
+    """Return the parent table, its key, and the key column of every child table."""
+    example = 'e.g. keys={"visits": {"patient_id": "patients"}}'
+    if not isinstance(keys, Mapping) or not all(isinstance(links, Mapping) and links for links in keys.values()):
+        raise ParameterError(f"keys must name the column and the parent of each child table, {example}")
+    unknown = [name for name in keys if name not in tables]
+    if unknown:
+        raise ParameterError(f"keys names {unknown[0]!r}, which is no table; tables are {name_list(list(tables))}")
+    several = [name for name, links in keys.items() if len(links) > 1]
+    if several:
+        raise ParameterError(f"keys gives {several[0]!r} several parents; join all but one of them to it first")
+    roots = [name for name in tables if name not in keys]
+    if len(roots) != 1:
+        raise ParameterError(f"keys must have every table but the parent's, and lacks {name_list(roots)}; {example}")
+    (parent,), columns, parent_columns = roots, {}, {}
+    for name, links in keys.items():
+        ((column, target),) = links.items()
+        table, _, key = str(target).partition(".")
+        if target in tables:
+            table, key = target, column
+        if table != parent:
+            remedy = f"join {table!r} to its own parent, or release only one level"
+            raise ParameterError(f"keys links {name!r} to {target!r}, which is not the parent {parent!r}; {remedy}")
+        columns[name], parent_columns[key or column] = column, name
+    if len(parent_columns) > 1:
+        raise ParameterError(f"keys names several columns of {parent!r}; link all child tables by one")
+    return parent, next(iter(parent_columns)), columns
+
+
+def _key_column(
+    tables: Mapping[str, pd.DataFrame], table: str, column: str, nulls: bool = False
+) -> tuple[pd.Series, npt.NDArray[np.bool_]]:
+    """Return a key column, and a mask of the rows that repeat an earlier key."""
+    if column not in tables[table].columns:
+        names = list(map(str, tables[table].columns))
+        raise ParameterError(f"keys names column {column!r}, which {table!r} lacks; its columns are {name_list(names)}")
+    keys = tables[table][column]
+    missing = np.flatnonzero(keys.isna())
+    if len(missing) and not nulls:
+        raise _key_error(table, column, int(missing[0]), "is null; fill it, or leave the row out")
+    try:
+        return keys, np.asarray(keys.duplicated())
+    except TypeError:
+        raise ColumnError(
+            f"(table {table!r}) has values that are no keys; use numbers or text", column=column
+        ) from None
+
+
+def _key_error(table: str, column: str, row: int, rule: str) -> ColumnError:
+    return ColumnError(f"(table {table!r}) {rule}", column=column, row=row)
