@@ -196,6 +196,11 @@ class ReleasedTables(Mapping[str, "ReleaseFrame"]):
     def _estimates(self) -> dict[str, Estimates]:
         return {name: Estimates(table) for name, table in self._tables.items()}
 
+    @cached_property
+    def _copies(self) -> Any:
+        """Draws of all tables for answers, which are made once."""
+        return self.synthesize(copies=_COPIES)
+
     def infer(self, f: Callable[[dict[str, pd.DataFrame]], Any], *, confidence_level: float = 0.95) -> Any:
         """Return any function of the tables, with intervals.
 
@@ -220,7 +225,7 @@ class ReleasedTables(Mapping[str, "ReleaseFrame"]):
         if not callable(f):
             raise ParameterError('f must be a function of a dictionary, e.g. lambda t: t["visits"]["cost"].mean()')
         level = check_fraction(confidence_level, "confidence_level", 0.95)
-        values = evaluate(cast(Any, f), self.synthesize(copies=_COPIES), population=False)
+        values = evaluate(cast(Any, f), self._copies, population=False)
         results = values.results(NormalDist().inv_cdf((1 + level) / 2), False)
         return results.series("infer") if values.index is None else results.frame(values.index)
 
@@ -279,7 +284,7 @@ class ReleasedTables(Mapping[str, "ReleaseFrame"]):
         context = self._promises[name].context
         pairs = self._estimates[name].fidelity()["deviations"].dropna()
         scores = dict.fromkeys(context, 0.0)
-        for pair, score in pairs.items():
+        for pair, score in zip(pairs.index.to_list(), pairs, strict=True):
             shared = [column for column in pair if column in scores]
             if len(shared) == 1:
                 scores[shared[0]] = max(scores[shared[0]], score)
@@ -309,10 +314,11 @@ class ReleasedTables(Mapping[str, "ReleaseFrame"]):
         path = Path(folder)
         try:
             path.mkdir(parents=True, exist_ok=True)
-            if any(path.iterdir()):
-                raise FileError(f"{path} is not empty; name a new folder")
+            is_empty = not any(path.iterdir())
         except OSError as error:
             raise FileError(f"{path} cannot be written: {error.strerror}; name a folder that can") from None
+        if not is_empty:
+            raise FileError(f"{path} is not empty; name a new folder")
         for name, table in self._tables.items():
             write(table, path / f"{name}.parquet")
 

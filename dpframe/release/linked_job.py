@@ -11,13 +11,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pandas as pd
 
 from dpframe.accounting.budget import Budget
 from dpframe.accounting.gaussian_dp import promise_step
 from dpframe.accounting.unit import Unit
-from dpframe.errors import PlanError
+from dpframe.errors import ParameterError, PlanError
 from dpframe.inference.from_data import from_type
 from dpframe.inference.inferred import Inferred
 from dpframe.ledger.account import RELEASE, Cost, Job
@@ -49,8 +50,8 @@ class JoinedRequest:
     context: Mapping[str, str]
     required: tuple[str, ...]
 
-    def request(self, spaces: Mapping[str, Space], inferred: Inferred | None = None) -> tuple[Frame, Request]:
-        """Return the joined rows with the parents' columns of these spaces, and the request of their release."""
+    def job(self, spaces: Mapping[str, Space], inferred: Inferred | None = None) -> ReleaseJob[Frame, Ready]:
+        """Return the release of the joined rows with the parents' columns of these spaces."""
         context = {name: spaces[source] for name, source in self.context.items() if source in spaces}
         frame = wrap(self.table.drop(columns=[name for name in self.context if name not in context]))
         past = None
@@ -60,7 +61,12 @@ class JoinedRequest:
         request = Request(
             self.budget.epsilon, self.budget.delta, None, self.options, context=context, context_inference=past
         )
-        return frame, request
+        return _job(frame, request)
+
+
+def _job(frame: Frame, request: Request) -> ReleaseJob[Frame, Ready]:
+    """Return a release of one table, which `LinkedJob` pays for together with the others."""
+    return ReleaseJob(frame, request, ReleaseBudget(None), lambda _, ready: ready)
 
 
 @dataclass(frozen=True)
@@ -71,7 +77,7 @@ class CheckedTables:
     in_steps: bool
     parents: ReleaseJob[Frame, Ready]
     checked: Checked
-    joined: tuple[JoinedRequest, ...]
+    joined: tuple[tuple[JoinedRequest, ReleaseJob[Frame, Ready], Checked], ...]
 
 
 @dataclass(frozen=True)
@@ -101,18 +107,19 @@ class LinkedJob(Job[CheckedTables, dict[str, pd.DataFrame]]):
             budgets[0].epsilon,
             budgets[0].delta,
             None,
-            {**parent_options, "spaces": {**(parent_options.get("spaces") or {}), **counts}, "privacy_id": tables.key},
+            {**parent_options, "spaces": {**_declarations(parent_options), **counts}, "privacy_id": tables.key},
         )
-        parents = ReleaseJob(wrap(tables.parents_table()), request, ReleaseBudget(None), lambda _, ready: ready)
+        parents = _job(wrap(tables.parents_table()), request)
         checked_parents = parents.check()
         plan = checked_parents[0].plan
         spaces = checked_parents[0].spaces if plan is None else plan.spaces
         joined, plans = [], [plan]
         for child, budget in zip(tables.children, budgets[1:], strict=True):
             joined_request = self._joined_request(child, budget, derived_key(choice, child.name.encode()))
-            frame, request = joined_request.request(spaces)
-            plans.append(ReleaseJob(frame, request, ReleaseBudget(None), lambda _, ready: ready).check()[0].plan)
-            joined.append(joined_request)
+            job = joined_request.job(spaces)
+            checked = job.check()
+            joined.append((joined_request, job, checked))
+            plans.append(checked[0].plan)
         for plan, budget in zip(plans, budgets, strict=True):
             if in_steps and plan is not None and not plan.step.mu <= promise_step(budget).mu:
                 return None
@@ -121,7 +128,7 @@ class LinkedJob(Job[CheckedTables, dict[str, pd.DataFrame]]):
     def _joined_request(self, child: ChildTable, budget: Budget, key: bytes) -> JoinedRequest:
         """Return the joined rows of a child table; values that break a declaration are refused by their row in it."""
         tables, options = self.tables, self.options[child.name]
-        frame, declared = wrap(child.frame.drop(columns=child.key)), dict(options.get("spaces") or {})
+        frame, declared = wrap(child.frame.drop(columns=child.key)), dict(_declarations(options))
         drop = tuple(options.get("drop") or ())
         required = []
         for column in frame.fields([name for name in frame.names if name not in drop]):
@@ -171,22 +178,30 @@ class LinkedJob(Job[CheckedTables, dict[str, pd.DataFrame]]):
         lost = {missing.column for missing in plan.not_found}
         spaces = {name: space for name, space in plan.spaces.items() if name not in lost}
         plans: list[Plan] = [plan]
-        for joined in checked.joined:
+        for joined, job, (request, codes) in checked.joined:
             child = joined.child
-            frame, request = joined.request(spaces, plan.inferred)
-            checked_request = CheckedRequest.of(frame, request, quiet=True)
-            codes = frame.codes(checked_request.spaces, checked_request.nulls, checked_request.imputed)
-            child_key = derived_key(key, b"table " + child.name.encode())
-            job = ReleaseJob(frame, request, ReleaseBudget(None), lambda _, ready: ready)
-            ready = job.ready(checked_request, codes, None, child_key)
+            if plan.inferred is not None:
+                # More of the parents' columns have spaces now than before the spend.
+                job = joined.job(spaces, plan.inferred)
+                request = CheckedRequest.of(job.table, job.request, quiet=True)
+                codes = job.table.codes(request.spaces, request.nulls, request.imputed)
+            ready = job.ready(request, codes, None, derived_key(key, b"table " + child.name.encode()))
             part = replace(
-                together, table=child.name, key=child.key, context=tuple(request.context), required=joined.required
+                together, table=child.name, key=child.key, context=tuple(job.request.context), required=joined.required
             )
-            frames[child.name] = drawn(frame, replace(ready, together=part))
+            frames[child.name] = drawn(job.table, replace(ready, together=part))
             plans.append(ready.plan)
         if not composed(plans, promise):
             _refuse()
         return frames
+
+
+def _declarations(options: PlanOptions) -> Mapping[str, Any]:
+    """Return the declared spaces of a table's columns."""
+    spaces = options.get("spaces") or {}
+    if not isinstance(spaces, Mapping):
+        raise ParameterError('spaces of a table must be a dictionary by column, e.g. {"patients": {"age": (0, 120)}}')
+    return spaces
 
 
 def _refuse() -> CheckedTables:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from dpframe.errors import ColumnError, ParameterError, is_one_of, name_list
@@ -90,7 +90,7 @@ class LinkedTables:
         return pd.DataFrame(columns, index=pd.RangeIndex(len(places)))
 
 
-def _take(column: pd.Series, places: IntArray) -> pd.api.extensions.ExtensionArray | np.ndarray:
+def _take(column: Any, places: IntArray) -> Any:
     """Return the values at these places, null at −1; whole numbers and booleans get dtypes that have nulls."""
     if isinstance(column.dtype, pd.SparseDtype):
         column = column.sparse.to_dense()
@@ -124,26 +124,23 @@ def link(
     if not is_one_of(orphans, ORPHANS):
         raise ParameterError('orphans must be "error" or "drop"')
     parent, key, columns = _parent_of(tables, keys)
-    frame = tables[parent]
-    parent_keys, is_repeated = _key_column(tables, parent, key)
-    repeated = np.flatnonzero(is_repeated)
+    index, children = _key_column(tables, parent, key), []
+    repeated = np.flatnonzero(index.duplicated())
     if len(repeated):
         raise _key_error(parent, key, int(repeated[0]), "repeats the key of an earlier row; give each person one row")
-    index, children = pd.Index(parent_keys), []
     for name, column in columns.items():
-        child_keys, _ = _key_column(tables, name, column, nulls=orphans == "drop")
-        parents = index.get_indexer(pd.Index(child_keys)).astype(np.int64)
-        parents[child_keys.isna().to_numpy()] = -1
+        keys_of_rows = _key_column(tables, name, column, nulls=orphans == "drop")
+        parents = np.where(keys_of_rows.isna(), -1, index.get_indexer(keys_of_rows)).astype(np.int64)
         lost = np.flatnonzero(parents < 0)
         if len(lost) and orphans == "error":
-            types = "" if child_keys.dtype == parent_keys.dtype else "; the two keys have different types"
+            types = "" if keys_of_rows.dtype == index.dtype else "; the two keys have different types"
             rule = f'has no row in {parent!r}{types}; add its parent row, or pass orphans="drop"'
             raise _key_error(name, column, int(lost[0]), rule)
         children.append(ChildTable(name, tables[name], column, contributions[name], most[name], parents))
     for child in children:
-        if child.count_name in frame.columns:
+        if child.count_name in tables[parent].columns:
             raise ParameterError(f"{parent!r} has a column {child.count_name!r}, the name of a count; rename it")
-    return LinkedTables(parent, frame, key, tuple(children))
+    return LinkedTables(parent, tables[parent], key, tuple(children))
 
 
 def _parent_of(
@@ -177,24 +174,21 @@ def _parent_of(
     return parent, next(iter(parent_columns)), columns
 
 
-def _key_column(
-    tables: Mapping[str, pd.DataFrame], table: str, column: str, nulls: bool = False
-) -> tuple[pd.Series, npt.NDArray[np.bool_]]:
-    """Return a key column, and a mask of the rows that repeat an earlier key."""
+def _key_column(tables: Mapping[str, pd.DataFrame], table: str, column: str, nulls: bool = False) -> pd.Index[Any]:
+    """Return the keys of a table's rows; a null is refused unless ``nulls`` are allowed."""
     if column not in tables[table].columns:
         names = list(map(str, tables[table].columns))
         raise ParameterError(f"keys names column {column!r}, which {table!r} lacks; its columns are {name_list(names)}")
-    keys = tables[table][column]
+    keys = pd.Index(tables[table][column])
     missing = np.flatnonzero(keys.isna())
     if len(missing) and not nulls:
         raise _key_error(table, column, int(missing[0]), "is null; fill it, or leave the row out")
     try:
-        return keys, np.asarray(keys.duplicated())
+        keys.duplicated()
     except TypeError:
-        raise ColumnError(
-            f"(table {table!r}) has values that are no keys; use numbers or text", column=column
-        ) from None
+        raise _key_error(table, column, None, "has values that are no keys; use numbers or text") from None
+    return keys
 
 
-def _key_error(table: str, column: str, row: int, rule: str) -> ColumnError:
+def _key_error(table: str, column: str, row: int | None, rule: str) -> ColumnError:
     return ColumnError(f"(table {table!r}) {rule}", column=column, row=row)

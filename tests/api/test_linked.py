@@ -1,0 +1,351 @@
+"""Several tables of the same persons under one promise: links, statistics, synthetic tables, refusals, exact losses."""
+
+from __future__ import annotations
+
+import math
+from functools import reduce
+from itertools import combinations_with_replacement
+
+import numpy as np
+import pandas as pd
+import pytest
+from exact_laws import Pair, tables_law
+
+import dpframe as dpf
+from dpframe.proofs.verify import verify_together
+from dpframe.tables.frames import wrap
+from dpframe.tables.joined import link
+
+KEY = bytes(range(32))
+KEYS = {"visits": {"patient_id": "patients"}}
+SPACES = {
+    "patients": {"sex": ["F", "M"], "ward": ["A", "B"], "age": (18, 90)},
+    "visits": {"kind": ["urgent", "routine"], "cost": (0.0, 400.0)},
+}
+
+
+def made_tables(n, seed=0):
+    """Patients and their visits: women of ward A have more, and urgent ones cost more."""
+    rng = np.random.default_rng(seed)
+    patients = pd.DataFrame({"patient_id": np.arange(n) + 1_000, "sex": rng.choice(["F", "M"], n)})
+    patients["ward"], patients["age"] = rng.choice(["A", "B"], n, p=[0.6, 0.4]), rng.integers(18, 91, n)
+    counts = rng.poisson(1 + (patients["sex"] == "F") + 0.5 * (patients["ward"] == "A"))
+    visits = patients.loc[patients.index.repeat(counts), ["patient_id", "sex"]]
+    urgent = rng.random(len(visits)) < np.where(visits.pop("sex") == "F", 0.7, 0.2)
+    visits["kind"] = np.where(urgent, "urgent", "routine")
+    visits["cost"] = (150 + 100 * urgent + 30 * rng.normal(size=len(visits))).clip(0, 400).round(2)
+    return {"patients": patients, "visits": visits.sample(frac=1, random_state=seed).reset_index(drop=True)}
+
+
+@pytest.fixture(scope="module")
+def tables():
+    return made_tables(3_000)
+
+
+@pytest.fixture(scope="module")
+def safe(tables):
+    return dpf.sanitize(tables, epsilon=4, keys=KEYS, contributions={"visits": 3}, spaces=SPACES, key=KEY)
+
+
+def covers(result, truth):
+    return ((result["lower"] <= truth) & (truth <= result["upper"])).all()
+
+
+def test_statistics_across_tables_have_honest_intervals(tables, safe):
+    """Under one key; 99.9 % intervals of 12 numbers miss the truth with a chance of 1.2 %."""
+    patients, visits = tables["patients"], tables["visits"]
+    both = visits.merge(patients, on="patient_id")
+    counts = visits.groupby("patient_id").size().reindex(patients["patient_id"], fill_value=0).to_numpy()
+    level = {"confidence_level": 0.999}
+    by_sex = safe["visits"].dp.mean("cost", by="patients.sex", **level)
+    assert covers(by_sex, both.groupby("sex")["cost"].mean())
+    assert by_sex["std_error"].max() < 12
+    children = safe["patients"].dp.mean("visits.n", by="ward", **level)
+    assert covers(children, pd.Series(counts).groupby(patients["ward"]).mean())
+    cross = safe["visits"].dp.crosstab("kind", "patients.sex", normalize="columns", **level)
+    truth = pd.crosstab(both["kind"], both["sex"], normalize="columns").loc[cross.index, ["F", "M"]]
+    assert ((cross["lower"] <= truth) & (truth <= cross["upper"])).all(axis=None)
+
+    def means(t):
+        costs = t["visits"].merge(t["patients"], on="patient_id").groupby("sex", observed=True)["cost"].mean()
+        return pd.Series({**costs, "visits": len(t["visits"]) / len(t["patients"])})
+
+    answer = safe.infer(means, **level)
+    assert covers(answer, means(tables))
+    assert (answer["std_error"] < [12, 12, 0.1]).all()
+
+
+def test_the_tables_leave_without_keys_and_one_shuffle_each(tables, safe):
+    assert list(safe) == ["patients", "visits"]
+    assert [len(table) for table in safe.values()] == [3_000, 9_000]
+    assert list(safe["patients"].columns) == ["sex", "ward", "age", "visits.n"]
+    assert list(safe["visits"].columns) == ["kind", "cost", "patients.sex", "patients.ward", "patients.age", "visits.n"]
+    assert safe.promise == dpf.Budget(4.0, 1e-6)
+    assert "quote this promise" in str(safe.explain())
+    assert all("epsilon=4" in info.lines()[0] for info in safe.releases.values())
+
+
+def test_equal_keys_give_equal_bytes_and_each_table_its_own_noise(tables, safe):
+    options = {"epsilon": 4, "keys": KEYS, "contributions": 3, "spaces": SPACES}
+    again = dpf.sanitize(tables, key=KEY, **options)
+    assert all(again[name].equals(safe[name]) for name in safe)
+    other = dpf.sanitize(tables, key=bytes(32), **options)
+    assert not any(other[name].equals(safe[name]) for name in safe)
+
+
+def test_synthetic_keys_match_and_children_are_like_their_parents(tables, safe):
+    """Shares of one draw; their standard errors are below .03, the bounds four of them or more."""
+    drawn = safe.synthesize(0)
+    assert list(drawn["patients"].columns) == ["patient_id", "sex", "ward", "age"]
+    assert list(drawn["visits"].columns) == ["patient_id", "kind", "cost"]
+    assert drawn["patients"]["patient_id"].is_unique
+    assert drawn["visits"]["patient_id"].isin(drawn["patients"]["patient_id"]).all()
+    assert drawn["visits"].notna().all(axis=None)
+    both = drawn["visits"].merge(drawn["patients"], on="patient_id")
+    urgent = (both["kind"] == "urgent").groupby(both["sex"], observed=True).mean()
+    assert urgent["F"] == pytest.approx(0.7, abs=0.12)
+    assert urgent["M"] == pytest.approx(0.2, abs=0.12)
+    counts = both.groupby("sex", observed=True).size() / drawn["patients"].groupby("sex", observed=True).size()
+    assert counts["F"] > counts["M"] + 0.5
+
+
+def test_a_folder_keeps_the_tables_together(safe, tmp_path):
+    safe.write(tmp_path / "release")
+    again = dpf.read(tmp_path / "release")
+    assert again.promise == safe.promise
+    assert again["visits"].dp.mean("cost").equals(safe["visits"].dp.mean("cost"))
+    assert again.verify().ok
+    with pytest.raises(dpf.errors.FileError, match="is not empty; name a new folder"):
+        safe.write(tmp_path / "release")
+    (tmp_path / "release" / "patients.parquet").unlink()
+    with pytest.raises(dpf.errors.NotSanitizedError, match="not all tables of one release, which has patients, visits"):
+        dpf.read(tmp_path / "release")
+
+
+def test_spaces_of_parents_are_inferred_once(tables):
+    """The joined rows reuse the spaces that the parents' part of the budget has found."""
+    safe = dpf.sanitize(tables, epsilon=4, keys=KEYS, contributions=2, key=KEY)
+    parents, joined = (safe.releases[name].plan for name in ("patients", "visits"))
+    assert set(parents.inferred.columns) == {"sex", "ward", "age"}
+    assert set(joined.inferred.columns) == {"kind", "cost"}
+    assert [past.id for past in joined.reused.each] == [parents.inferred.id]
+    assert joined["patients.age"].space == parents["age"].space
+    assert safe.verify().ok
+
+
+def test_only_columns_of_the_parents_are_answered_with_a_warning(safe):
+    with pytest.warns(dpf.errors.InferenceWarning, match="counted in 3 joined rows of each person.*ask the table 'pat"):
+        safe["visits"].dp.mean("patients.age")
+
+
+def test_verification_refuses_what_was_changed(safe):
+    assert safe.verify().ok
+    assert safe.verify().claimed == safe.promise
+    damaged = {**safe, "visits": safe["visits"].assign(kind=safe["visits"]["kind"].to_numpy()[::-1])}
+    assert any(failure.startswith("visits: ") for failure in verify_together(damaged).failures)
+    lower = {name: table.copy() for name, table in safe.items()}
+    for table in lower.values():
+        table.attrs = {
+            "dpframe": table.attrs["dpframe"].replace('"together": {"epsilon": 4.0', '"together": {"epsilon": 3.0')
+        }
+    assert verify_together(lower).failures == ("the tables cost more together than their promise",)
+    alone = verify_together({"visits": safe["visits"]})
+    assert any("tables released together are patients, visits" in failure for failure in alone.failures)
+
+
+def test_a_ledger_has_one_entry_for_a_person(tables, tmp_path):
+    ledger = dpf.Ledger(tmp_path / "ledger.sqlite")
+    ledger.create("clinic", epsilon=3, delta=1e-5, unit="person:patient_id")
+    options = {"keys": KEYS, "contributions": 2, "spaces": SPACES, "ledger": ledger, "dataset": "clinic"}
+    dpf.sanitize(tables, epsilon=2, **options)
+    assert ledger.history("clinic")[["epsilon", "what"]].to_numpy().tolist() == [[2.0, "release"]]
+    with pytest.raises(dpf.errors.BudgetExceeded):
+        dpf.sanitize(tables, epsilon=2.5, **options)
+    with pytest.raises(dpf.errors.ParameterError, match="key and ledger do not go together"):
+        dpf.sanitize(tables, epsilon=1, key=KEY, **options)
+    assert len(ledger.history("clinic")) == 1
+
+
+def test_a_person_with_many_rows_moves_as_many_as_are_kept():
+    """All others keep their rows and their choices; at such an epsilon rows leave as they are."""
+    kept, tables = [], made_tables(200)
+    for rows in (1, 500):
+        own = pd.DataFrame({"patient_id": [1] * rows, "kind": ["routine"] * rows, "cost": [399.0] * rows})
+        first = pd.DataFrame({"patient_id": [1], "sex": ["F"], "ward": ["A"], "age": [18]})
+        both = [pd.concat([tables["patients"], first]), pd.concat([tables["visits"], own])]
+        linked = link(dict(zip(tables, both, strict=True)), KEYS, {"visits": 3}, {"visits": 12}, "error")
+        kept.append(linked.joined_table(linked.children[0], {"patients.age": "age", "visits.n": "visits.n"}, KEY))
+    one, many = kept
+    assert len(one) == len(many) == 603
+    assert one.iloc[:600].equals(many.iloc[:600])
+    assert one["cost"].notna().tolist()[600:] == [True, False, False]
+    assert many["cost"].tolist()[600:] == [399.0] * 3
+    assert (one["visits.n"].iloc[-1], many["visits.n"].iloc[-1]) == (1, 12)
+
+
+BAD = {
+    "one table": ({"source": ["patients"]}, "a parent table and child tables; pass one table without"),
+    "no keys": ({"keys": None}, "name the key of each child table"),
+    "keys of no table": ({"keys": {"stays": {"patient_id": "patients"}}}, "keys names 'stays', which is no table"),
+    "keys are text": ({"keys": {"visits": "patient_id"}}, "keys must name the column and the parent"),
+    "no parent": ({"keys": {**KEYS, "patients": {"patient_id": "visits"}}}, "keys must have every table but the par"),
+    "two parents": ({"keys": {"visits": {"patient_id": "patients", "kind": "patients"}}}, "'visits' several parents"),
+    "another parent": ({"keys": {"visits": {"patient_id": "wards"}}}, "links 'visits' to 'wards', which is not the p"),
+    "key of the child": ({"keys": {"visits": {"person": "patients"}}}, "names column 'person', which 'patients' lacks"),
+    "key of the parent": (
+        {"keys": {"visits": {"patient_id": "patients.id"}}},
+        "names column 'id', which 'patients' la",
+    ),
+    "orphans": ({"orphans": "keep"}, 'orphans must be "error" or "drop"'),
+    "contributions": ({"contributions": {"visits": 0}}, "contributions of 'visits' must be a whole number"),
+    "contributions by no child": ({"contributions": {"patients": 2}}, "names 'patients', which is no child"),
+    "count": ({"max_count": 0}, "max_count of 'visits' must be a whole number"),
+    "order": ({"shuffle": False}, "shuffle is no option of several tables"),
+    "spaces of no table": ({"spaces": {"sex": ["F", "M"]}}, "spaces names 'sex', which is no table"),
+    "spaces by column": ({"spaces": {"patients": ["F", "M"]}}, "spaces of a table must be a dictionary by column"),
+    "values": ({"spaces": {**SPACES, "visits": {"kind": ["urgent"]}}}, "column 'kind' at row position"),
+    "data": ({"infer": "data"}, 'infer="data" reads values without protection'),
+    "plan": ({"plan": "plan.json", "epsilon": None}, "plan and id are for one table"),
+    "epsilon": ({"epsilon": 0}, "epsilon must be"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_wrong_requests_are_refused_before_a_spend(name, tables, tmp_path):
+    options, says = BAD[name]
+    ledger = dpf.Ledger(tmp_path / "ledger.sqlite")
+    ledger.create("clinic", epsilon=3, delta=1e-5, unit="person:patient_id")
+    given = {"epsilon": 1, "keys": KEYS, "spaces": SPACES, "ledger": ledger, "dataset": "clinic", **options}
+    source = {part: tables[part] for part in given.pop("source", tables)}
+    with pytest.raises((dpf.errors.ParameterError, dpf.errors.ColumnError), match=says):
+        dpf.sanitize(source, **given)
+    assert ledger.history("clinic").empty
+
+
+WRONG_KEYS = {
+    "orphan": ("visits", 7, 5, "column 'patient_id' at row position 7: .table 'visits'. has no row in 'patients'"),
+    "null child": ("visits", 7, None, "at row position 7: .table 'visits'. is null"),
+    "null parent": ("patients", 2, None, "at row position 2: .table 'patients'. is null"),
+    "repeated parent": (
+        "patients",
+        2,
+        1_000,
+        "at row position 2: .table 'patients'. repeats the key of an earlier row",
+    ),
+    "list": ("visits", 7, [1], "has values that are no keys"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_KEYS)
+def test_wrong_keys_are_refused_by_their_position(name, tables):
+    table, row, value, says = WRONG_KEYS[name]
+    part = tables[table].astype({"patient_id": object})
+    part.at[row, "patient_id"] = value
+    with pytest.raises(dpf.errors.ColumnError, match=says):
+        dpf.sanitize({**tables, table: part}, epsilon=1, keys=KEYS, spaces=SPACES)
+
+
+def test_nightly_jobs_leave_orphans_out(tables):
+    visits = tables["visits"].astype({"patient_id": "Int64"})
+    visits.loc[[3, 8], "patient_id"] = [5, None]
+    safe = dpf.sanitize({**tables, "visits": visits}, epsilon=4, keys=KEYS, orphans="drop", spaces=SPACES, key=KEY)
+    assert len(safe["visits"]) == 3_000
+
+
+# --- exact losses -------------------------------------------------------------------------------------
+
+
+def rows_law(plan, one, other, changed_rows):
+    """Return the law of shuffled rows that are all ``one``, against rows of which some are ``other``.
+
+    The likelihood ratio of released rows is the mean over all choices of as many rows of the product of their odds.
+    """
+    first, second = [np.ones(1)], [np.ones(1)]
+    for unit in plan.units:
+        p, q = (unit.mechanism.law(int(code)) for code in (one[unit.name], other[unit.name]))
+        present = (p > 0) | (q > 0)
+        first.append(p[present])
+        second.append(q[present])
+    row = Pair(*(reduce(np.multiply.outer, laws).ravel() for laws in (first, second))).merged()
+    odds, n = row.other / row.one, plan.n
+    masses, others = [], []
+    for places in combinations_with_replacement(range(len(odds)), n):
+        counts = np.bincount(places, minlength=len(odds))
+        ways = math.factorial(n) / math.prod(map(math.factorial, counts.tolist()))
+        masses.append(ways * math.prod(row.one[list(places)].tolist()))
+        # Elementary symmetric polynomial of the odds, over the number of choices.
+        sums = np.polynomial.polynomial.polyfromroots(-odds[list(places)])
+        others.append(masses[-1] * sums[n - changed_rows] / math.comb(n, changed_rows))
+    return Pair(np.array(masses), np.array(others)).merged()
+
+
+def neighbours(n, k):
+    """Return tables of n equal persons without children, and those with one person replaced by one with k children."""
+    both = []
+    for other in (False, True):
+        patients = pd.DataFrame({"patient_id": range(n), "sex": ["M" if other else "F", *["F"] * (n - 1)]})
+        visits = pd.DataFrame({"patient_id": [0] * (k * other), "kind": pd.Series(["urgent"] * (k * other), dtype=str)})
+        both.append({"patients": patients, "visits": visits})
+    return both
+
+
+def coarse(pair):
+    """Return a law whose outcomes of about equal odds are joined, which lowers its profile by e^.01 at most."""
+    with np.errstate(divide="ignore"):
+        odds = np.round(np.log(pair.one) - np.log(pair.other), 2)
+    _, places = np.unique(odds, return_inverse=True)
+    return Pair(np.bincount(places, pair.one), np.bincount(places, pair.other))
+
+
+def whole_law(plans, both, k, reach=6.0):
+    """Return the law of both tables of a release, rows and measured tables, of two neighbours."""
+    laws = []
+    linked = [link(tables, KEYS, {"visits": k}, {"visits": k}, "error") for tables in both]
+    context = {"patients.sex": "sex", "visits.n": "visits.n"}
+    for name, changed_rows in (("patients", 1), ("visits", k)):
+        plan = plans[name]
+        frames = [
+            wrap(one.parents_table() if name == "patients" else one.joined_table(one.children[0], context, KEY))
+            for one in linked
+        ]
+        codes = [frame.codes(plan.spaces, "error") for frame in frames]
+        laws.append(coarse(tables_law(plan, codes, reach)))
+        laws.append(rows_law(plan, *({c: code[0] for c, code in part.items()} for part in codes), changed_rows))
+    return reduce(lambda a, b: coarse(coarse(a).times(coarse(b))), laws)
+
+
+def small_release(tables, k):
+    spaces = {"patients": {"sex": ["F", "M"]}, "visits": {"kind": ["urgent"]}}
+    measure = {"patients": ["sex"], "visits": [("kind", "patients.sex")]}
+    options = {"contributions": k, "max_count": k, "spaces": spaces, "measure": measure}
+    safe = dpf.sanitize(tables, epsilon=2, delta=0.05, keys=KEYS, key=KEY, **options)
+    return {name: info.plan for name, info in safe.releases.items()}
+
+
+@pytest.mark.parametrize(
+    ("n", "k"),
+    [(2, 1), (2, 2), *(pytest.param(*case, marks=pytest.mark.slow) for case in [(3, 1), (4, 1), (3, 2), (2, 3)])],
+)
+def test_no_pair_of_neighbours_is_told_apart_better_than_claimed(n, k):
+    """By brute force of whole releases; the claim is less than twice the exact value."""
+    both = neighbours(n, k)
+    law = whole_law(small_release(both[0], k), both, k)
+    assert law.left_out < 1e-5
+    assert law.most(2.05) <= 0.05
+    assert law.least(2.0) > 0.025
+
+
+def test_brute_force_sees_wrong_sensitivities():
+    """Joined rows of a plan for persons with one row, and tables that leave twice, exceed the claim."""
+    both = neighbours(2, 2)
+    plans = small_release(both[0], 2)
+    right, joined = (
+        plans["visits"],
+        pd.DataFrame({"kind": ["urgent"] * 4, "patients.sex": ["F"] * 4, "visits.n": [0] * 4}),
+    )
+    spaces, measure = {name: right[name].space for name in right.names}, [("kind", "patients.sex")]
+    wrong = dpf.plan(joined, right.epsilon, right.delta, spaces=spaces, measure=measure)
+    assert wrong.contributions == 1
+    assert whole_law({**plans, "visits": wrong}, both, 2).least(2.0) > 0.05
+    law = whole_law(plans, both, 2)
+    assert coarse(law).times(coarse(law)).least(2.0) > 0.05
