@@ -163,6 +163,10 @@ class ReleasedTables(Mapping[str, "ReleaseFrame"]):
     ...     contributions={"visits": 2}, spaces=spaces, key=bytes(32),
     ... )
     >>> safe["visits"].dp.crosstab("kind", "patients.sex")["estimate"].round(-1)
+    patients.sex      F      M
+    kind
+    urgent        250.0  250.0
+    routine       240.0  270.0
     """
 
     def __init__(self, tables: Mapping[str, pd.DataFrame]) -> None:

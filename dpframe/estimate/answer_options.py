@@ -105,7 +105,7 @@ def _wrap_statistic(method: Callable[..., Any]) -> Callable[..., Any]:
             raise TypeError
         check_flags(long=long)
         reading = self if confidence_level is None and clipped is None else _reread(self, confidence_level, clipped)
-        reading.warn_of_context({*_texts([*args, *options.values()])})
+        reading._warn_of_context({*_texts([*args, *options.values()])})
         result = method(reading, *args, **options)
         return to_long(result, method.__name__) if long else result
 

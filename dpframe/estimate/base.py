@@ -72,7 +72,7 @@ class Reading:
     def _z(self) -> float:
         return NormalDist().inv_cdf((1 + self.confidence_level) / 2)
 
-    def warn_of_context(self, names: Collection[str]) -> None:
+    def _warn_of_context(self, names: Collection[str]) -> None:
         """Warn if only columns of the parents' table are named: joined rows have every person several times."""
         together = None if self._source.info is None else self._source.info.together
         asked = [] if together is None else [name for name in self.plan.names if name in names]

@@ -1,8 +1,8 @@
 """Child rows for synthetic parents, drawn from rows that join parents' and children's columns.
 
 A sequential hot deck (Andridge and Little 2010): a parent's children are taken from joined rows with equal values of
-the parents' columns, numbers in bins. Where no joined row has all of them, the columns that say least of the children
-are left out first.
+the parents' columns, numbers in as many bins as the cube root of the rows (Scott 1979). Where no joined row has all of
+them, the columns that say least of the children are left out first.
 """
 
 from __future__ import annotations
@@ -13,9 +13,6 @@ import numpy as np
 import pandas as pd
 
 from dpframe.spaces.arrays import IntArray
-
-DONOR_BINS = 8
-"""Bins of a number in which parents are alike (tuned; effect not measured)."""
 
 
 def draw_children(
@@ -53,8 +50,9 @@ def draw_children(
 def _to_shared_codes(parents: pd.Series, joined: pd.Series) -> tuple[IntArray, IntArray]:
     """Return codes of both columns' values, equal for values that are alike; a null has a code of its own."""
     both = pd.concat([parents, joined], ignore_index=True)
+    bins = max(2, round(len(joined) ** (1 / 3)))
     if pd.api.types.is_numeric_dtype(both.dtype) or pd.api.types.is_datetime64_any_dtype(both.dtype):
-        codes = pd.qcut(both, DONOR_BINS, labels=False, duplicates="drop").fillna(-1).to_numpy(dtype=np.int64)
+        codes = pd.qcut(both, bins, labels=False, duplicates="drop").fillna(-1).to_numpy(dtype=np.int64)
     else:
         codes = pd.factorize(both)[0]
     return codes[: len(parents)], codes[len(parents) :]

@@ -179,7 +179,7 @@ def _key_column(tables: Mapping[str, pd.DataFrame], table: str, column: str, nul
     if column not in tables[table].columns:
         names = list(map(str, tables[table].columns))
         raise ParameterError(f"keys names column {column!r}, which {table!r} lacks; its columns are {name_list(names)}")
-    keys = pd.Index(tables[table][column])
+    keys: pd.Index[Any] = pd.Index(tables[table][column])
     missing = np.flatnonzero(keys.isna())
     if len(missing) and not nulls:
         raise _key_error(table, column, int(missing[0]), "is null; fill it, or leave the row out")
