@@ -53,7 +53,7 @@ KINDS = ("stdout", "error", "text/plain", "text/html", "image/png")
 
 
 def test_they_are_numbered() -> None:
-    assert [number(path) for path in NOTEBOOKS] == list(range(1, 11))
+    assert [number(path) for path in NOTEBOOKS] == list(range(1, 12))
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from dpframe.accounting.budget import Budget
-from dpframe.api.files import read_table, write
+from dpframe.api.files import write
 from dpframe.errors import (
     FileError,
     NotSanitizedError,
@@ -98,6 +98,8 @@ def _as_frame(name: Any, table: Any) -> pd.DataFrame:
         raise ParameterError('tables are named by words of letters, digits and _, e.g. {"patients": …, "visits": …}')
     if isinstance(table, str | Path):
         opened = open_input(table)
+        if opened.apart:
+            raise ParameterError(f"table {name!r} is CSV, which has no types; read it with pandas.read_csv first")
         if opened.text is not None:
             raise ParameterError(f"table {name!r} is a release already; use the original table")
         table = to_pandas(opened.read(opened.names))
@@ -295,9 +297,21 @@ class ReleasedTables(Mapping[str, "ReleaseFrame"]):
         return sorted(context, key=lambda column: -scores[column])
 
     def explain(self) -> LinkedExplanation:
-        """Return the promise of all tables, and the meaning of each table's part; prints as text."""
+        """Return the promise of all tables, the share of child rows that are kept, and each table's part; prints as text.
+
+        Shares are estimates, from the released numbers of rows of each person.
+        """
         parts = {name: str(info.explain()) for name, info in self.releases.items()}
-        return LinkedExplanation(self._promises[self.parent].line, parts)
+        kept = []
+        for name in parts:
+            if name == self.parent or f"{name}.n" not in self[self.parent].columns:
+                continue
+            counts = self._estimates[self.parent].value_counts(f"{name}.n")["estimate"].clip(lower=0)
+            rows = counts.index.to_numpy(dtype=np.float64)
+            most = self.releases[name].plan.contributions
+            share = float(counts @ np.minimum(rows, most)) / max(float(counts @ rows), 1.0)
+            kept.append(f"About {share:.0%} of the rows of {name!r} are kept: the others are beyond {most} of a person")
+        return LinkedExplanation(self._promises[self.parent].line, tuple(kept), parts)
 
     def report(self) -> dict[str, Report]:
         """Return a report on each table; each page states the promise of all tables."""
@@ -326,20 +340,6 @@ class ReleasedTables(Mapping[str, "ReleaseFrame"]):
         for name, table in self._tables.items():
             write(table, path / f"{name}.parquet")
 
-    @classmethod
-    def is_folder(cls, path: Any) -> bool:
-        """Return whether a path is the folder of tables that were released together."""
-        if not isinstance(path, str | Path) or not Path(path).is_dir():
-            return False
-        files = sorted(Path(path).glob("*.parquet"))
-        text = open_input(files[0]).text if files else None
-        return text is not None and read_info(text).together is not None
-
-    @classmethod
-    def read(cls, folder: str | Path) -> ReleasedTables:
-        """Read the tables of a folder; `NotSanitizedError` if one of them is missing."""
-        return cls({path.stem: read_table(path) for path in sorted(Path(folder).glob("*.parquet"))})
-
     def __repr__(self) -> str:
         rows = (
             f"{name}: {len(table):,} rows, {name_list(list(table.columns))}" for name, table in self._tables.items()
@@ -354,13 +354,14 @@ class ReleasedTables(Mapping[str, "ReleaseFrame"]):
 
 @dataclass(frozen=True)
 class LinkedExplanation:
-    """The promise of tables released together, and the explanation of each; prints as text."""
+    """The promise of tables released together, shares of kept rows, and the explanation of each; prints as text."""
 
     promise: str
+    kept: tuple[str, ...]
     parts: Mapping[str, str]
 
     def __str__(self) -> str:
-        return "\n\n".join([self.promise, *(f"{name}\n{text}" for name, text in self.parts.items())])
+        return "\n\n".join([self.promise, *self.kept, *(f"{name}\n{text}" for name, text in self.parts.items())])
 
     __repr__ = __str__
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 from dpframe.api.files import read_table
 from dpframe.api.linked import ReleasedTables
 from dpframe.errors import ParameterError
+from dpframe.release.reader import linked_files
 
 if TYPE_CHECKING:
     from dpframe.api.accessor import ReleaseFrame
@@ -48,8 +49,9 @@ def read(path: str | Path, columns: list[str] | None = None) -> ReleaseFrame:
     >>> safe.dp.release == info, str(safe["age"].dtype)
     (True, 'int64')
     """
-    if not ReleasedTables.is_folder(path):
+    files = linked_files(path)
+    if not files:
         return read_table(path, columns)
     if columns is not None:
         raise ParameterError("columns are of one table; read the folder without columns, or one of its files")
-    return cast("ReleaseFrame", ReleasedTables.read(path))
+    return cast("ReleaseFrame", ReleasedTables({name: read_table(file) for name, file in files.items()}))

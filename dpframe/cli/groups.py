@@ -9,7 +9,7 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup
 
 GROUPS = {
     "Plan a release": ("check", "spaces", "forecast", "plan"),
-    "Release a table": ("sanitize", "synthesize", "vertical"),
+    "Release a table": ("sanitize", "sanitize-tables", "synthesize", "vertical"),
     "Read a release": ("inspect", "estimate"),
     "Prove and record": ("verify", "record", "audit"),
     "Answers and budgets": ("query", "ledger"),

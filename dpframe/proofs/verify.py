@@ -17,7 +17,7 @@ from dpframe.plan.plan import Plan
 from dpframe.release.info import ReleaseInfo
 from dpframe.release.library import installed_library
 from dpframe.release.noisy_tables import Cuts
-from dpframe.release.reader import Source, opened, read_info
+from dpframe.release.reader import Source, linked_files, opened, read_info
 from dpframe.release.together import composed
 from dpframe.tables.files import FileInput
 from dpframe.tables.frames import Frame
@@ -34,8 +34,8 @@ def verify(source: Any) -> Certificate:
     Parameters
     ----------
     source
-        A released frame or file, a directory or a glob; or a `Plan`, or its file, which ends in ``.json`` (a plan has
-        no rows to compare).
+        A released frame or file, a directory or a glob, or the folder of tables released together; or a `Plan`, or its
+        file, which ends in ``.json`` (a plan has no rows to compare).
 
     Returns
     -------
@@ -65,6 +65,8 @@ def verify(source: Any) -> Certificate:
         source = Plan.read(source)
     if isinstance(source, Plan):
         return certify(source)
+    if files := linked_files(source):
+        return verify_together(files)
     table = opened(source)
     if table.text is None:
         source_text = f"a {type(source).__name__}" if isinstance(table, Frame) else f"{source}"
@@ -128,7 +130,7 @@ def verify_together(tables: Mapping[str, Any]) -> Certificate:
     return replace(
         parent,
         claimed=promise,
-        contributions=1,
+        contributions=sum(plan.contributions for plan in plans.values()),
         epsilon=math.inf if failures else promise.epsilon,
         delta=promise.delta,
         proofs=tuple(replace(p, unit=f"{name}: {p.unit}") for name, one in certificates.items() for p in one.proofs),

@@ -401,6 +401,18 @@ def opened(table: Any) -> Frame | Streamed:
     return open_input(table) if isinstance(table, str | Path) else wrap(table)
 
 
+def linked_files(path: Any) -> dict[str, Path]:
+    """Return the files of a folder of tables that were released together, by table; none for anything else."""
+    folder = Path(path) if isinstance(path, str | Path) else Path()
+    if not isinstance(path, str | Path) or not folder.is_dir():
+        return {}
+    files = sorted(folder.glob("*.parquet"))
+    text = open_input(files[0]).text if files else None
+    if text is None or read_info(text).together is None:
+        return {}
+    return {file.stem: file for file in files}
+
+
 def _to_release_error(error: ColumnError) -> ColumnError:
     rule = f"is not what was released ({error.rule}); estimate on the release itself"
     return ColumnError(rule, column=error.column)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from functools import reduce
 from itertools import combinations_with_replacement
@@ -12,6 +13,7 @@ import pytest
 from exact_laws import Pair, tables_law
 
 import dpframe as dpf
+from dpframe.cli.main import main
 from dpframe.proofs.verify import verify_together
 from dpframe.tables.frames import wrap
 from dpframe.tables.joined import link
@@ -81,7 +83,11 @@ def test_the_tables_leave_without_keys_and_one_shuffle_each(tables, safe):
     assert list(safe["patients"].columns) == ["sex", "ward", "age", "visits.n"]
     assert list(safe["visits"].columns) == ["kind", "cost", "patients.sex", "patients.ward", "patients.age", "visits.n"]
     assert safe.promise == dpf.Budget(4.0, 1e-6)
-    assert "quote this promise" in str(safe.explain())
+    explained, counts = safe.explain(), tables["visits"].groupby("patient_id").size()
+    assert "quote this promise" in str(explained)
+    (kept,) = explained.kept
+    share = int(kept.removeprefix("About ").partition(" %")[0].partition("%")[0])
+    assert share == pytest.approx(100 * counts.clip(upper=3).sum() / counts.sum(), abs=4)
     assert all("epsilon=4" in info.lines()[0] for info in safe.releases.values())
 
 
@@ -250,6 +256,28 @@ def test_nightly_jobs_leave_orphans_out(tables):
     visits.loc[[3, 8], "patient_id"] = [5, None]
     safe = dpf.sanitize({**tables, "visits": visits}, epsilon=4, keys=KEYS, orphans="drop", spaces=SPACES, key=KEY)
     assert len(safe["visits"]) == 3_000
+
+
+def test_files_on_the_command_line(tables, tmp_path, capsys):
+    for name, table in tables.items():
+        table.to_parquet(tmp_path / f"{name}.parquet", index=False)
+    request = {"tables": {name: f"{name}.parquet" for name in tables}, "keys": KEYS, "contributions": {"visits": 2}}
+    (tmp_path / "in.json").write_text(json.dumps(request))
+    (tmp_path / "wrong.json").write_text(json.dumps({**request, "shuffle": False}))
+
+    def run(*words):
+        with pytest.raises(SystemExit) as stopped:
+            main(list(map(str, words)))
+        return stopped.value.code or 0, capsys.readouterr()
+
+    code, out = run("sanitize-tables", tmp_path / "in.json", tmp_path / "release", "--epsilon", 2)
+    assert (code, "quote this promise" in out.out) == (0, True)
+    assert run("verify", tmp_path / "release")[0] == 0
+    code, out = run("sanitize-tables", tmp_path / "in.json", tmp_path / "release", "--epsilon", 2)
+    assert (code, out.err.count("\n"), "is not empty; name a new folder" in out.err) == (2, 1, True)
+    code, out = run("sanitize-tables", tmp_path / "wrong.json", tmp_path / "other", "--epsilon", 2)
+    assert (code, "has the unknown field 'shuffle'; its fields are tables, keys" in out.err) == (2, True)
+    assert not (tmp_path / "other").exists()
 
 
 # --- exact losses -------------------------------------------------------------------------------------
