@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from html import escape
 from pathlib import Path
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, cast
@@ -14,6 +15,7 @@ import pandas as pd
 
 from dpframe.accounting.budget import Budget
 from dpframe.api.files import write
+from dpframe.disk import WEB_PAGE, check_ending, write_text
 from dpframe.errors import (
     FileError,
     NotSanitizedError,
@@ -90,6 +92,55 @@ def sanitize_linked(
         raise ParameterError("key and ledger do not go together for several tables; leave key out")
     job = LinkedJob(linked, epsilon, delta, _options_by_table(options, linked.names), ReleaseBudget(account, key))
     return ReleasedTables(job.run())
+
+
+def check_links(
+    tables: Mapping[str, Any], keys: Mapping[str, Mapping[str, str]], contributions: Any = 1
+) -> pd.DataFrame:
+    """Return how many rows of child tables have no parent, or are beyond those kept: exact, for the curator alone.
+
+    Parameters
+    ----------
+    tables, keys, contributions
+        As for `dpframe.sanitize`.
+
+    Returns
+    -------
+    DataFrame with a row for each child table: its ``rows``, ``orphans`` without a parent row, the most rows of a person
+    (``largest``), the ``kept`` rows and their ``share``, and the share of persons without a row (``childless``).
+
+    Raises
+    ------
+    ParameterError, ColumnError
+        As `dpframe.sanitize`, but for orphans.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> patients = pd.DataFrame({"patient_id": [1, 2, 3]})
+    >>> visits = pd.DataFrame({"patient_id": [1, 1, 1, 2, 9]})
+    >>> keys = {"visits": {"patient_id": "patients"}}
+    >>> check_links({"patients": patients, "visits": visits}, keys, contributions=2)
+            rows  orphans  largest  kept  share  childless
+    visits     5        1        3     3   0.75   0.333333
+    """
+    frames = {name: _as_frame(name, table) for name, table in tables.items()}
+    children = [name for name in frames if isinstance(keys, Mapping) and name in keys]
+    kept = _rows_by_child(contributions, children, "contributions", MOST_PERSON_ROWS)
+    linked = link(frames, keys, kept, {name: len(table) for name, table in frames.items()}, "drop")
+    rows = {}
+    for child in linked.children:
+        counts = child.counts(linked.n)
+        total, most = int(counts.sum()), np.minimum(counts, child.rows)
+        rows[child.name] = {
+            "rows": len(child.frame),
+            "orphans": len(child.frame) - total,
+            "largest": int(counts.max(initial=0)),
+            "kept": int(most.sum()),
+            "share": int(most.sum()) / max(total, 1),
+            "childless": float((counts == 0).mean()) if linked.n else 0.0,
+        }
+    return pd.DataFrame.from_dict(rows, orient="index")
 
 
 def _as_frame(name: Any, table: Any) -> pd.DataFrame:
@@ -297,7 +348,7 @@ class ReleasedTables(Mapping[str, "ReleaseFrame"]):
         return sorted(context, key=lambda column: -scores[column])
 
     def explain(self) -> LinkedExplanation:
-        """Return the promise of all tables, the share of child rows that are kept, and each table's part; prints as text.
+        """Return the promise of all tables, shares of child rows that are kept, and each table's part; prints as text.
 
         Shares are estimates, from the released numbers of rows of each person.
         """
@@ -313,9 +364,10 @@ class ReleasedTables(Mapping[str, "ReleaseFrame"]):
             kept.append(f"About {share:.0%} of the rows of {name!r} are kept: the others are beyond {most} of a person")
         return LinkedExplanation(self._promises[self.parent].line, tuple(kept), parts)
 
-    def report(self) -> dict[str, Report]:
-        """Return a report on each table; each page states the promise of all tables."""
-        return {name: Report(self.releases[name], table) for name, table in self._tables.items()}
+    def report(self) -> LinkedReport:
+        """Return one report on the promise of all tables, and on each of them."""
+        reports = {name: Report(self.releases[name], table) for name, table in self._tables.items()}
+        return LinkedReport(self._promises[self.parent].line, reports)
 
     def verify(self) -> Certificate:
         """Prove the promise of all tables from their plans, and compare each table with the released one."""
@@ -362,6 +414,33 @@ class LinkedExplanation:
 
     def __str__(self) -> str:
         return "\n\n".join([self.promise, *self.kept, *(f"{name}\n{text}" for name, text in self.parts.items())])
+
+    __repr__ = __str__
+
+
+@dataclass(frozen=True)
+class LinkedReport:
+    """The reports on tables that were released together, ``tables``, as one page."""
+
+    promise: str
+    tables: Mapping[str, Report]
+
+    def to_html(self) -> str:
+        """Return the reports as one self-contained HTML page, one after the other."""
+        pages = {name: report.to_html() for name, report in self.tables.items()}
+        head, _, _ = next(iter(pages.values())).partition("<main>")
+        parts = [f"<h1>{escape(self.promise)}</h1>"]
+        for name, text in pages.items():
+            parts += [f"<h1>{escape(name)}</h1>", text.partition("<main>")[2].partition("</main>")[0]]
+        return "\n".join([f"{head}<main>", *parts, "</main>\n</body>\n</html>\n"])
+
+    def save(self, path: str | Path) -> None:
+        """Write `to_html` to an .html file, whole or not at all; `FileError` if it cannot be written."""
+        check_ending(path, *WEB_PAGE)
+        write_text(path, self.to_html())
+
+    def __str__(self) -> str:
+        return "\n\n".join([self.promise, *(f"{name}\n{report}" for name, report in self.tables.items())])
 
     __repr__ = __str__
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any
@@ -51,9 +51,10 @@ class Figure:
     parts: tuple[Table | str, ...]
 
 
-def estimate_figures(estimates: Estimates) -> list[Figure]:
-    """Return a figure for each of the first columns, with estimates and intervals."""
-    return [Figure(name, tuple(_column_parts(estimates, name))) for name in estimates.plan.names[:MAX_DRAWN_COLUMNS]]
+def estimate_figures(estimates: Estimates, context: Collection[str] = ()) -> list[Figure]:
+    """Return a figure for each of the first columns outside the context, with estimates and intervals."""
+    names = [name for name in estimates.plan.names if name not in context]
+    return [Figure(name, tuple(_column_parts(estimates, name))) for name in names[:MAX_DRAWN_COLUMNS]]
 
 
 def _column_parts(estimates: Estimates, name: str) -> list[Table | str]:

@@ -267,7 +267,7 @@ def release_overview(info: ReleaseInfo, frame: Any = None) -> Overview:
     """
     plan, notes = info.plan, info.lines()
     estimates: Estimates | None = None
-    if plan.located != plan.release:
+    if plan.located != plan.release and info.together is None:
         notes.append(
             f"Quote epsilon={plan.epsilon:g}, delta={plan.delta:.3g}: it holds against anyone who sees the release; "
             f"epsilon={upward(plan.located.epsilon)} also against someone who knows a person's row"

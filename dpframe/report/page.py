@@ -212,6 +212,15 @@ class Spend:
     bar: Drawing
 
 
+def _promises_together(info: ReleaseInfo) -> list[Promise]:
+    """Return the promise of all tables that were released together, if there are several."""
+    together = info.together
+    if together is None:
+        return []
+    threat = f"Against anyone who sees all of {name_list(together.tables)}, for a person with all rows in all of them."
+    return [Promise("All tables together", threat, Budget(together.epsilon, together.delta), main=True)]
+
+
 def page(info: ReleaseInfo, certificate: Certificate, estimates: Estimates | None) -> str:
     """Return the report on a release as one HTML page.
 
@@ -228,6 +237,7 @@ def page(info: ReleaseInfo, certificate: Certificate, estimates: Estimates | Non
         if plan.local == plan.release
         else "Even against someone who found out which released row is the person's."
     )
+    release_title = "The release as a whole" if info.together is None else "This table by itself"
     return (
         environment()
         .get_template("template.html.jinja")
@@ -238,7 +248,8 @@ def page(info: ReleaseInfo, certificate: Certificate, estimates: Estimates | Non
             certificate=certificate,
             overview=overview(plan, info.n, estimates),
             promises=[
-                Promise("The release as a whole", release_threat, plan.release, main=True),
+                *_promises_together(info),
+                Promise(release_title, release_threat, plan.release, main=info.together is None),
                 Promise("Each row on its own", row_threat, plan.local),
             ],
             weak_rows=plan.local != plan.release and best_guess(plan.local) > 0.95,
@@ -248,7 +259,7 @@ def page(info: ReleaseInfo, certificate: Certificate, estimates: Estimates | Non
             proofs=table(caption, ("Column", "#Claims ε", "#Loses ε", "How"), rows),
             columns=_column_table(plan),
             mechanisms=_mechanism_texts(plan),
-            accuracy=_accuracy_of(plan, info.n, estimates),
+            accuracy=_accuracy_of(info, estimates),
             gains=_gain_table(plan),
             spend=_spend_of(plan),
             review=review_table(plan, certificate),
@@ -336,7 +347,8 @@ def _mechanism_texts(plan: Plan) -> list[tuple[str, str]]:
     return [(mechanism_name(tag), MECHANISMS[tag]) for tag in tags if tag in MECHANISMS]
 
 
-def _accuracy_of(plan: Plan, n: int, estimates: Estimates | None) -> Accuracy | None:
+def _accuracy_of(info: ReleaseInfo, estimates: Estimates | None) -> Accuracy | None:
+    plan, n = info.plan, info.n
     if not plan.columns or n < 1:
         return None
     caption = (
@@ -345,7 +357,9 @@ def _accuracy_of(plan: Plan, n: int, estimates: Estimates | None) -> Accuracy | 
     )
     heads = ("Column", "Statistic", "#Expected interval", "Part of its range")
     forecast = table(caption, heads, forecast_rows(plan, n), "bars")
-    figures = [] if estimates is None else estimate_figures(estimates)
+    # Joined rows repeat the parents' columns, which the parents' own report shows.
+    context = () if info.together is None else info.together.context
+    figures = [] if estimates is None else estimate_figures(estimates, context)
     return Accuracy(figures, forecast, len(plan.columns) > MAX_DRAWN_COLUMNS)
 
 

@@ -86,6 +86,9 @@ def test_the_tables_leave_without_keys_and_one_shuffle_each(tables, safe):
     explained, counts = safe.explain(), tables["visits"].groupby("patient_id").size()
     assert "quote this promise" in str(explained)
     (kept,) = explained.kept
+    page = safe.report().to_html()
+    assert page.count("All tables together") == 2
+    assert page.count("</main>") == 1
     share = int(kept.removeprefix("About ").partition(" %")[0].partition("%")[0])
     assert share == pytest.approx(100 * counts.clip(upper=3).sum() / counts.sum(), abs=4)
     assert all("epsilon=4" in info.lines()[0] for info in safe.releases.values())
