@@ -126,6 +126,12 @@ class Reading:
         """Code of the `other` bucket by column: it holds the values that inference did not find."""
         inferred, reasons_by_column = self.plan.inferred, reasons(self.plan.not_found)
         bucket_codes: dict[str, int] = {}
+        # Counts of reused inferences are not in the plan: a bucket of theirs is judged by the release's own counts.
+        for past_inference in () if self.plan.reused is None else self.plan.reused.each:
+            for name in (name for name in past_inference.columns if name in self.plan.names):
+                reused_space: Any = self.plan[name].space
+                if getattr(reused_space.inner_space, "other", None) is not None:
+                    bucket_codes[name] = reused_space.labels().index(reused_space.inner_space.other)
         for count_table in () if inferred is None else inferred.measured:
             if (
                 count_table.kind == "values"
