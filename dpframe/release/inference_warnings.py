@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from dpframe.errors import InferenceWarning, list_below, name_list, warn
+from dpframe.errors import ColumnRemark, InferenceWarning, list_below, table_below, warn, warn_of_columns
 from dpframe.inference.findings import SPECIAL_DECLARATION, hinted_nulls, shares_made_null
 from dpframe.plan.plan import Plan
-from dpframe.plan.words import nearly_found_lines
+from dpframe.plan.words import nearly_found
 
 _TEXT_HINT = 'convert text that writes dates (pd.to_datetime), numbers, or several items (.str.findall("[^;]+"))'
 """Text of a CSV file is read as the values that it writes; a frame's text has a type of its own.
@@ -24,31 +25,23 @@ _PERSON_HINT = "pass text that names persons as privacy_id= if a person may have
 
 
 def warn_of_nulls(plan: Plan) -> None:
-    """Warn, in one line each, of nulls that inference may have dropped, and of values that it made null."""
+    """Warn once, for all columns, of nulls that inference may have dropped, and of values that it made null."""
     missing_columns, inferred = {finding.column for finding in plan.not_found}, plan.inferred
     if inferred is None:
         return
-    hinted_names = [name for name in hinted_nulls(inferred, plan.spaces) if name not in missing_columns]
-    if hinted_names:
-        warn(
-            f"noisy counts hint at nulls in {name_list(hinted_names)}, too few to show; if there are any, they "
-            f"count as values: declare spaces={{{hinted_names[0]!r}: Nullable(…)}} in the next release",
-            InferenceWarning,
-        )
-    null_shares = {
-        column: share
-        for column, share in shares_made_null(inferred, plan.spaces, plan.inferred_rows or 0).items()
-        if column not in missing_columns
-    }
-    if null_shares:
-        name = max(null_shares, key=null_shares.__getitem__)
-        placeholder = "[CATEGORY, …]" if plan[name].space.is_listed else SPECIAL_DECLARATION
-        warn(
-            f"rare values of {name_list(list(null_shares))} were not found and are null, up to "
-            f"{100 * null_shares[name]:.2g} % of the rows; declare spaces={{{name!r}: {placeholder}}} in the next "
-            "release",
-            InferenceWarning,
-        )
+    remarks = [
+        ColumnRemark.to_declare(name, "nulls, too few to show, count as values if there are any", "Nullable(…)")
+        for name in hinted_nulls(inferred, plan.spaces)
+    ]
+    for name, share in shares_made_null(inferred, plan.spaces, plan.inferred_rows or 0).items():
+        declaration = "[CATEGORY, …]" if plan[name].space.is_listed else SPECIAL_DECLARATION
+        fact = f"rare values are null, about {100 * share:.2g} % of the rows"
+        remarks.append(ColumnRemark.to_declare(name, fact, declaration))
+    warn_of_columns(
+        "noisy counts hint at values that inferred spaces lack; declare the spaces in the next release",
+        [remark for remark in remarks if remark.column not in missing_columns],
+        InferenceWarning,
+    )
 
 
 def warn_not_found(plan: Plan, expected: Sequence[str] = ()) -> None:
@@ -58,17 +51,16 @@ def warn_not_found(plan: Plan, expected: Sequence[str] = ()) -> None:
     """
     if not plan.not_found:
         return
-    reasons = dict.fromkeys(finding.why for finding in plan.not_found)
-    grounds = [
-        f"{', '.join(repr(finding.column) for finding in plan.not_found if finding.why == why)}: {why}"
-        for why in reasons
-    ]
-    entries = ", ".join(f"{finding.column!r}: {finding.placeholder}" for finding in plan.not_found)
+    epsilons, remarks = nearly_found(plan), []
+    for finding in plan.not_found:
+        remark = ColumnRemark.to_declare(finding.column, finding.why, finding.placeholder)
+        epsilon = epsilons.get(finding.column)
+        remarks.append(replace(remark, remedy=remark.remedy + (f", or epsilon={epsilon:.2g}" if epsilon else "")))
     is_text = any(finding.placeholder == "[CATEGORY, …]" for finding in plan.not_found)
     hints = [_TEXT_HINT, _WORDS_HINT] * is_text + [_PERSON_HINT] * (is_text and not plan.privacy_id)
-    below = [*grounds, *nearly_found_lines(plan), *hints, *(f"expected: {line}" for line in expected)]
     warn(
         f"private inference did not find the spaces of {len(plan.not_found)} of {len(plan.columns)} columns, whose "
-        f"estimates are NaN; declare spaces={{{entries}}} in the next release:{list_below(below)}",
+        "estimates are NaN; declare them in the next release:"
+        f"{table_below(remarks)}{list_below([*hints, *(f'expected: {line}' for line in expected)])}",
         InferenceWarning,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from dpframe.accounting.budget import upward
-from dpframe.errors import DpframeWarning, ParameterError
+from dpframe.errors import DpframeWarning, ParameterError, align_cells
 from dpframe.estimate import Estimates
 from dpframe.plan.columns import Column
 from dpframe.plan.plan import Plan
@@ -125,7 +125,8 @@ class Overview:
 
     def __str__(self) -> str:
         rows = [[c.name, c.space, c.sparkline, c.error, c.verdict, c.remedy] for c in self.columns]
-        lines = _align(["column", "values", "shape", "typical ±", "verdict", "remedy"], rows) if rows else []
+        heads = ["column", "values", "shape", "typical ±", "verdict", "remedy"]
+        lines = align_cells([heads, *rows]) if rows else []
         return "\n".join([f"<{self.title}>", *self.notes, *lines, *self.legend])
 
     __repr__ = __str__
@@ -148,14 +149,6 @@ class Overview:
         return f"<div><strong>{escape(self.title)}</strong><ul>{notes}</ul>{body}{legend}</div>"
 
 
-def _align(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return lines of cells that stand below each other."""
-    widths = [max(map(len, cells)) for cells in zip(heads, *rows, strict=True)]
-    return [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in (heads, *rows)
-    ]
-
-
 def overview(plan: Plan, n: int, estimates: Estimates | None = None) -> Overview:
     """Return the columns of a release with their verdicts.
 
@@ -170,7 +163,7 @@ def overview(plan: Plan, n: int, estimates: Estimates | None = None) -> Overview
     for column in plan.columns[:MAX_OVERVIEW_COLUMNS]:
         name = column.name
         if name in findings:
-            remedy = f"declare spaces={{{name!r}: {findings[name].placeholder}}}"
+            remedy = f"spaces={{{name!r}: {findings[name].placeholder}}}"
             if name in sufficient_epsilons:
                 remedy += f", or epsilon={sufficient_epsilons[name]:.2g}"
             columns.append(ColumnOverview(name, "", None, "", "not found", remedy))

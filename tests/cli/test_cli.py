@@ -568,7 +568,7 @@ def test_an_estimate_of_what_was_not_found_says_so(run, tmp_path):
     assert run("sanitize", tmp_path / "in.csv", tmp_path / "out.csv", "--epsilon", 1)[0] == 0
     code, out, err = run("estimate", tmp_path / "out.csv", "value-counts", "word")
     assert (code, "NaN" in out) == (0, True)
-    assert "\n  word: no value cleared the threshold" in err
+    assert "\n  word  no value cleared the threshold  --space word=CATEGORY,…" in err
 
 
 def test_refusals_say_what_to_write(files, run):
