@@ -48,8 +48,8 @@ _REPLACEMENTS: list[tuple[str, Replacement]] = [
     (r"\bat row position (\d+)", lambda m: f"in row {int(m[1]) + 1} (names not counted)"),
     (r"\bnew_run\b", "dpframe vertical plan"),
     (
-        r"\bmean_curve (estimates it, and) release\.drop\(columns=\['([^']*)'\]\)\.dp\.synthesize\(\)",
-        r"dpframe estimate RELEASE mean-curve \2 \1 --drop \2",
+        r"\bmean_curve (estimates it, and) release\.drop\(columns=\['([^']*)'(.*)\]\)\.dp\.synthesize\(\)",
+        r"dpframe estimate RELEASE mean-curve \2 \1 drop=['\2'\3]",
     ),
     (
         r"sanitise it first, or, if it was released, read its file with dpframe\.read\(path\)",
@@ -86,6 +86,7 @@ _REPLACEMENTS: list[tuple[str, Replacement]] = [
     (r"\bledger=\"?([\w.]*)\"?", lambda m: f"--ledger {m[1] or 'FILE'}"),
     (r"\bparts=\(([^)]*)\)", lambda m: " ".join(f"--part {name}" for name in re.findall(r"\w+", m[1]))),
     (r"\bgroups=\[\(([^)]*)\)\]", lambda m: "--group " + ",".join(re.findall(r"\w+", m[1]))),
+    (r"(?<!\w)\.dp\.report\(\)", "dpframe inspect --html"),
     (r"\bdf\.dp\.expect\([^)]*\)", "dpframe forecast"),
     (r"\bdf\.dp\.sanitize\([^)]*\)", "dpframe sanitize"),
     (r"\b(drop|passthrough|given|without)=\[(['\"]?)(\w+|…)\2\]", lambda m: f"--{m[1]}" + f" {m[3]}" * (m[3] != "…")),

@@ -9,6 +9,7 @@ from dpframe.errors import ColumnRemark, InferenceWarning, list_below, table_bel
 from dpframe.inference.findings import SPECIAL_DECLARATION, hinted_nulls, shares_made_null
 from dpframe.plan.plan import Plan
 from dpframe.plan.words import nearly_found
+from dpframe.tables.csv_dialect import current_dialect
 
 _TEXT_HINT = 'convert text that writes dates (pd.to_datetime), numbers, or several items (.str.findall("[^;]+"))'
 """Text of a CSV file is read as the values that it writes; a frame's text has a type of its own.
@@ -19,6 +20,9 @@ Whether cells look like lists is not looked up: the hint would be an answer abou
 
 _WORDS_HINT = f"declare numbers with words in some rows as {SPECIAL_DECLARATION}, or read them from a CSV file"
 """Said of any text, too; in a CSV file numbers are found among words."""
+
+_COMMA_HINT = 'pandas.read_csv(…, decimal=",") reads numbers with decimal commas'
+"""Said of any text of a CSV file that is read with decimal points."""
 
 _PERSON_HINT = "pass text that names persons as privacy_id= if a person may have several rows"
 """Said of any text: that its values are many and repeat would be an answer about the data, too."""
@@ -44,10 +48,11 @@ def warn_of_nulls(plan: Plan) -> None:
     )
 
 
-def warn_not_found(plan: Plan, expected: Sequence[str] = ()) -> None:
+def warn_not_found(plan: Plan, expected: Sequence[str] = (), written: bool = False) -> None:
     """Warn once, for all columns, of spaces that private inference did not find, with declarations to write.
 
-    ``expected``: lines on the expected errors of a release of so few rows.
+    ``expected``: lines on the expected errors of a release of so few rows. ``written``: whether the columns are text
+    of a CSV file, of which inference reads numbers, days and words.
     """
     if not plan.not_found:
         return
@@ -57,10 +62,16 @@ def warn_not_found(plan: Plan, expected: Sequence[str] = ()) -> None:
         epsilon = epsilons.get(finding.column)
         remarks.append(replace(remark, remedy=remark.remedy + (f", or epsilon={epsilon:.2g}" if epsilon else "")))
     is_text = any(finding.placeholder == "[CATEGORY, …]" for finding in plan.not_found)
-    hints = [_TEXT_HINT, _WORDS_HINT] * is_text + [_PERSON_HINT] * (is_text and not plan.privacy_id)
+    hints = {
+        _COMMA_HINT: written and current_dialect().decimal == ".",
+        _TEXT_HINT: True,
+        _WORDS_HINT: not written,
+        _PERSON_HINT: not plan.privacy_id,
+    }
+    apt_hints = [hint for hint, is_apt in hints.items() if is_text and is_apt]
     warn(
         f"private inference did not find the spaces of {len(plan.not_found)} of {len(plan.columns)} columns, whose "
         "estimates are NaN; declare them in the next release:"
-        f"{table_below(remarks)}{list_below([*hints, *(f'expected: {line}' for line in expected)])}",
+        f"{table_below(remarks)}{list_below([*apt_hints, *(f'expected: {line}' for line in expected)])}",
         InferenceWarning,
     )
