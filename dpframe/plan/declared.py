@@ -116,7 +116,7 @@ def warn_of_whole_bounds(columns: Sequence[Field], spaces: Mapping[str, Any] | P
     The warning never depends on the values: whether any value has decimals is data.
     """
     declared = _to_declarations(spaces)
-    grids = {
+    grids: dict[str, Any] = {
         column.name: space
         for column in columns
         if column.written and column.name in declared and leaves_the_type(declared[column.name])
