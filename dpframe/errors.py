@@ -33,7 +33,9 @@ import math
 import sys
 import types
 import warnings
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import wraps
 from numbers import Integral, Real
 from typing import Any, ParamSpec, TypeVar
@@ -75,7 +77,7 @@ MAX_LISTED_ITEMS = 10
 """Items of a list below a message (limit of a message)."""
 
 
-def list_below(items: Iterable[str]) -> str:
+def list_below(items: Iterable[str], most: int = MAX_LISTED_ITEMS) -> str:
     """Return the lines of a list below a message, one item a line.
 
     >>> print("left out:" + list_below(["a: no rows", "b: no values"]))
@@ -84,10 +86,88 @@ def list_below(items: Iterable[str]) -> str:
       b: no values
     """
     lines = [" ".join(item.splitlines()) for item in items]
-    omitted = len(lines) - MAX_LISTED_ITEMS
+    omitted = len(lines) - most
     if omitted > 1:
-        lines[MAX_LISTED_ITEMS:] = [f"… and {omitted} more"]
+        lines[most:] = [f"… and {omitted} more"]
     return "".join(f"\n  {line}" for line in lines)
+
+
+def align_cells(rows: Iterable[Sequence[str]]) -> list[str]:
+    """Return one line for each row of a table, whose cells are as wide as the widest of their column.
+
+    >>> align_cells([("age", "rough"), ("income", "")])
+    ['age     rough', 'income']
+    """
+    table = [tuple(row) for row in rows]
+    widths = [max(map(len, cells)) for cells in zip(*table, strict=True)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table]
+
+
+@dataclass(frozen=True)
+class ColumnRemark:
+    """A fact about a column that a warning states, with its remedy."""
+
+    column: str
+    fact: str
+    remedy: str
+
+    @classmethod
+    def to_declare(cls, column: str, fact: str, declaration: str) -> ColumnRemark:
+        """Return a remark whose remedy is a declaration of the column's space.
+
+        >>> ColumnRemark.to_declare("age", "no rows", "(LOWER, UPPER)").remedy
+        "spaces={'age': (LOWER, UPPER)}"
+        """
+        return cls(column, fact, f"spaces={{{column!r}: {declaration}}}")
+
+
+MAX_LISTED_COLUMNS = 40
+"""Lines of a table of columns below a warning (limit of a message)."""
+
+
+def table_below(remarks: Iterable[ColumnRemark]) -> str:
+    """Return the lines of a table below a message: column, fact and remedy, one remark a line.
+
+    >>> print("not found:" + table_below([ColumnRemark("age", "no rows", "(LOWER, UPPER)")]))
+    not found:
+      age  no rows  (LOWER, UPPER)
+    """
+    lines = align_cells((name_list([remark.column]), remark.fact, remark.remedy) for remark in remarks)
+    return list_below(lines, MAX_LISTED_COLUMNS)
+
+
+Remarks = dict[tuple[str, type[Warning]], dict[ColumnRemark, None]]
+"""Remarks by the headline and category of their warning; a dict keeps their order, each once."""
+
+_collected_remarks: ContextVar[Remarks | None] = ContextVar("_collected_remarks", default=None)
+"""The remarks of an answer of several columns so far; None while no such answer is computed."""
+
+
+class OneTable:
+    """A context that collects the remarks of warnings, and warns of all columns in one table at its end."""
+
+    # A context of contextlib would stand between the user's line and dpframe, and be taken for the user's line.
+    def __enter__(self) -> None:
+        self._outer = _collected_remarks.get()
+        if self._outer is None:
+            _collected_remarks.set({})
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self._outer is not None:
+            return
+        remarks = _collected_remarks.get() or {}
+        _collected_remarks.set(None)
+        for (headline, category), lines in remarks.items() if kind is None else ():
+            warn_of_columns(headline, lines, category)
+
+
+def warn_of_columns(headline: str, remarks: Iterable[ColumnRemark], category: type[Warning]) -> None:
+    """Warn once of all columns with remarks, in a table below the headline; no remark is no warning."""
+    lines, collected = dict.fromkeys(remarks), _collected_remarks.get()
+    if lines and collected is not None:
+        collected.setdefault((headline, category), {}).update(lines)
+    elif lines:
+        warn(f"{headline}:{table_below(lines)}", category)
 
 
 def did_you_mean(name: object, candidates: Iterable[str]) -> str:
@@ -346,9 +426,9 @@ class InferenceWarning(DpframeWarning):
     >>> with warnings.catch_warnings(record=True) as caught:
     ...     warnings.simplefilter("always")
     ...     safe = dpf.sanitize(table, epsilon=1, key=bytes(32))
-    >>> print(str(caught[0].message).splitlines()[0])
-    noisy counts hint at nulls in income, too few to show; if there are any, they count as values: declare
-    spaces={'income': Nullable(…)} in the next release
+    >>> print(caught[0].message)
+    noisy counts hint at values that inferred spaces lack; declare the spaces in the next release:
+      income  nulls, too few to show, count as values if there are any  spaces={'income': Nullable(…)}
     """
 
 

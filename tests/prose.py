@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from dpframe import errors
 
-RAISING = {name for name in errors.__all__ if not name.endswith("Warning")} | {"warn", "echo"}
+RAISING = {name for name in errors.__all__ if not name.endswith("Warning")} | {"warn", "warn_of_columns", "echo"}
 """Classes and functions whose first argument is a message."""
 
 Scope: TypeAlias = MutableMapping[str, list[ast.expr]]

@@ -14,6 +14,7 @@ from dpframe.plan.options import check_codec
 from dpframe.plan.plan import Plan
 from dpframe.release.info import ReleaseInfo
 from dpframe.release.reader import Source, read_info, warn_of_lost_tables
+from dpframe.spaces.python_values import refuse_decimal_classes
 from dpframe.tables.inputs import open_input
 from dpframe.tables.metadata import METADATA_KEY, arrow_metadata, keep_text, kept_text, metadata_text
 from dpframe.tables.parquet_reader import to_pandas
@@ -217,6 +218,8 @@ def _to_arrow(frame: pd.DataFrame) -> pa.Table | None:
         listed_frame = frame.apply(_sets_to_lists, axis=0) if len(frame.columns) else frame.copy(deep=False)
         # pyarrow stores attrs in the table's metadata: the caller's own attrs must not leave with a release.
         listed_frame.attrs = {}
+        for _, column in listed_frame.items():
+            refuse_decimal_classes(column if column.dtype == object else [])
         return pa.Table.from_pandas(listed_frame, preserve_index=False)
     return None
 

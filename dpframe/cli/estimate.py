@@ -70,13 +70,14 @@ class _Options:
         return self.by
 
     @property
+    def method_options(self) -> dict[str, Any]:
+        """The option of statistics that may be unbiased."""
+        return {} if self.method is None else {"method": self.method}
+
+    @property
     def count_options(self) -> dict[str, Any]:
         """Options of counts."""
-        return (
-            self.weight_options
-            | {"normalize": self.normalize}
-            | ({} if self.method is None else {"method": self.method})
-        )
+        return self.weight_options | {"normalize": self.normalize} | self.method_options
 
     @property
     def conditions(self) -> dict[str, Any]:
@@ -152,7 +153,10 @@ STATISTICS: dict[str, _Statistic] = {
         frozenset(),
         lambda e, c, q: e.describe(c or None, **q.common_options),
     ),
-    "mean": _one_column("by bins where weights", lambda e, c, q: e.mean(c[0], q.by, bins=q.bins, **q.row_options)),
+    "mean": _one_column(
+        "by bins where weights method",
+        lambda e, c, q: e.mean(c[0], q.by, bins=q.bins, **(q.row_options | q.method_options)),
+    ),
     "cov": _Statistic(range(2, 99), frozenset(), lambda e, c, q: e.cov(*_one_or_more(c), **q.common_options)),
     "corr": _Statistic(
         range(2, 99), frozenset({"weights"}), lambda e, c, q: e.corr(*_one_or_more(c), **q.weight_options)
@@ -276,7 +280,7 @@ def estimate(
     bins: Annotated[str | None, option("Bins of numeric columns: how many, or their edges, as 0,18,65,120.")] = None,
     normalize: Annotated[bool, typer.Option("--normalize", help="Shares instead of counts.")] = False,
     given: Annotated[list[str] | None, option("Condition a joint on; repeat.")] = None,
-    method: Annotated[str | None, option("inverse, project, em, model or auto.")] = None,
+    method: Annotated[str | None, option("Of counts and means: inverse, project, em, model or auto.")] = None,
     q: Annotated[list[float] | None, option("Levels of quantiles; repeat.")] = None,
     where: Annotated[
         str | None, option('Conditions on rows, in JSON: {"sex": "F", "age": {"lower": 18, "upper": 65}}.')

@@ -66,6 +66,7 @@ from dpframe.release.expected_errors import expected_of
 from dpframe.release.info import ReleaseInfo
 from dpframe.release.planning import Request
 from dpframe.release.reader import read_info
+from dpframe.report.overview import release_overview
 from dpframe.report.report import Report
 from dpframe.tables.files import sidecar
 from dpframe.tables.inputs import format_of, open_input
@@ -340,7 +341,7 @@ def inspect(
     explain: Annotated[bool, typer.Option("--explain", help="Say what the promise means and how it is kept.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show the plan and the guarantee that a released file describes."""
+    """Show what a released file promises, and how well its columns can be estimated."""
     table = open_input(source)
     # A wrong name for the report is refused before the release is read.
     if html is not None:
@@ -360,20 +361,10 @@ def inspect(
     if as_json:
         typer.echo(info.to_json())
         return
-    explanation = ["", str(info.explain())] if explain else []
-    typer.echo(
-        "\n".join(
-            [
-                f"{source}: a release of {_describe_rows(info)}{_describe_left_out(info)}",
-                *map(to_options_text, info.lines()),
-                *explanation,
-                "",
-                table_text(info.plan),
-            ]
-        )
-    )
-    if not explain:
-        typer.echo("\nNumbers: dpframe estimate. More: dpframe inspect --explain")
+    columns = release_overview(info, source, "Numbers: dpframe estimate. More: dpframe inspect --explain")
+    lines = [f"{source}: a release of {_describe_rows(info)}{_describe_left_out(info)}"]
+    lines += map(to_options_text, (*columns.lines, *columns.legend))
+    typer.echo("\n".join([*lines, *(["", str(info.explain()), "", table_text(info.plan)] if explain else [])]))
 
 
 @app.command(epilog="Example: dpframe verify release.parquet")

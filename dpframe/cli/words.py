@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Callable
 
 Replacement = str | Callable[[re.Match[str]], str]
@@ -14,6 +15,7 @@ _JSON_FORMS = {
     "[CATEGORY, …]": '["CATEGORY", …]',
     "Subset([ITEM, …])": '{"space": "subset", "items": ["ITEM", …]}',
     "Nullable(…)": '{"space": "nullable", "inner": …}',
+    "Integer(LOWER, UPPER, special=[WORD, …])": '{"lower": LOWER, "upper": UPPER, "special": ["WORD", …]}',
     "Vector(SIZE, BOUND)": '{"space": "vector", "size": SIZE, "bound": BOUND}',
 }
 """Placeholders of spaces, as JSON."""
@@ -28,13 +30,26 @@ def _to_spaces_file(match: re.Match[str]) -> str:
     return f"pass --spaces FILE, which holds {{{text}}}{hint}"
 
 
+_OPTION_FORMS = {"(LOWER, UPPER)": "LOWER,UPPER", "(FROM, TO)": "FROM,TO", "[CATEGORY, …]": "CATEGORY,…"}
+"""Placeholders of spaces, as values of ``--space``."""
+
+
+def _to_space_option(match: re.Match[str]) -> str:
+    verb, name, form = match.groups()
+    default = form[1:-1].replace(", ", ",")  # two numbers
+    option_text = f"{name}={_OPTION_FORMS.get(form) or _JSON_FORMS.get(form, default)}"
+    # A shell would take these apart; shlex.quote quotes every letter beyond ASCII, too.
+    is_plain = not re.search("[\\s\"']", option_text)
+    return f"{'pass ' * bool(verb)}--space {option_text if is_plain else shlex.quote(option_text)}"
+
+
 _REPLACEMENTS: list[tuple[str, Replacement]] = [
     # People count the rows of a file from 1, after its line of names.
     (r"\bat row position (\d+)", lambda m: f"in row {int(m[1]) + 1} (names not counted)"),
     (r"\bnew_run\b", "dpframe vertical plan"),
     (
-        r"\bmean_curve (estimates it, and) release\.drop\(columns=\['([^']*)'\]\)\.dp\.synthesize\(\)",
-        r"dpframe estimate RELEASE mean-curve \2 \1 --drop \2",
+        r"\bmean_curve (estimates it, and) release\.drop\(columns=\['([^']*)'(.*)\]\)\.dp\.synthesize\(\)",
+        r"dpframe estimate RELEASE mean-curve \2 \1 drop=['\2'\3]",
     ),
     (
         r"sanitise it first, or, if it was released, read its file with dpframe\.read\(path\)",
@@ -42,6 +57,10 @@ _REPLACEMENTS: list[tuple[str, Replacement]] = [
     ),
     (r"\bpass spaces=\{(.*)\} \(Nullable\(…\) around a space keeps nulls\)", _to_spaces_file),
     (r"\bspaces=\{('[^']*'): …\} keeps one", r"the space of \1 in --spaces FILE keeps one"),
+    (
+        rf"\b(declare )?spaces=\{{'([^']*)': ({'|'.join(map(re.escape, _JSON_FORMS))}|\(-?[\d.]+, -?[\d.]+\))\}}",
+        _to_space_option,
+    ),
     (r"\bdeclare spaces=\{(?!…)(.*?)\}(?= in the next release|, or |:|\n|$)", _to_spaces_file),
     (
         r"convert text that writes dates \(pd\.to_datetime\), numbers, "
@@ -67,6 +86,7 @@ _REPLACEMENTS: list[tuple[str, Replacement]] = [
     (r"\bledger=\"?([\w.]*)\"?", lambda m: f"--ledger {m[1] or 'FILE'}"),
     (r"\bparts=\(([^)]*)\)", lambda m: " ".join(f"--part {name}" for name in re.findall(r"\w+", m[1]))),
     (r"\bgroups=\[\(([^)]*)\)\]", lambda m: "--group " + ",".join(re.findall(r"\w+", m[1]))),
+    (r"(?<!\w)\.dp\.report\(\)", "dpframe inspect --html"),
     (r"\bdf\.dp\.expect\([^)]*\)", "dpframe forecast"),
     (r"\bdf\.dp\.sanitize\([^)]*\)", "dpframe sanitize"),
     (r"\b(drop|passthrough|given|without)=\[(['\"]?)(\w+|…)\2\]", lambda m: f"--{m[1]}" + f" {m[3]}" * (m[3] != "…")),
@@ -75,7 +95,6 @@ _REPLACEMENTS: list[tuple[str, Replacement]] = [
         lambda m: " ".join(f"--{m[1]} {name}" for name in re.findall(r"'([^']*)'", m[2])),
     ),
     (r"\bdeclare Subset\(\[ITEM, …\]\)", 'declare {"space": "subset", "items": ["ITEM", …]}'),
-    (r"\bdeclare \((-?\d+\.0), (-?\d+\.0)\)(?= for)", r"declare --space COLUMN=\1,\2"),
     (r"\bInteger\((-?\d+), (-?\d+)\)", r'{"space": "integer", "lower": \1, "upper": \2}'),
     (r"\bdeclare Nullable\(…\)", 'declare {"space": "nullable", "inner": …}'),
     (r"\bspecial=\[", '"special": ['),
@@ -107,6 +126,8 @@ def to_options_text(message: str) -> str:
     'give epsilon, e.g. --epsilon 1.0, or --plan FILE'
     >>> to_options_text("is null, and its space holds no nulls; declare Nullable(…) or pass nulls='impute'")
     'is null, and its space holds no nulls; declare {"space": "nullable", "inner": …} or pass --nulls impute'
+    >>> to_options_text("spaces={'ward': [CATEGORY, …]}, or epsilon=2")
+    '--space ward=CATEGORY,…, or epsilon=2'
     >>> to_options_text("spaces=draft.confirm() once they are; df.dp.expect(epsilon=…) says what to expect")
     'reviewed: true in the file once they are; dpframe forecast says what to expect'
     """

@@ -11,7 +11,7 @@ from typing import Any, TypedDict, TypeVar, get_type_hints
 
 import pandas as pd
 
-from dpframe.errors import check_flags, check_fraction
+from dpframe.errors import OneTable, check_flags, check_fraction
 
 C = TypeVar("C", bound=type)
 
@@ -106,7 +106,8 @@ def _wrap_statistic(method: Callable[..., Any]) -> Callable[..., Any]:
         check_flags(long=long)
         reading = self if confidence_level is None and clipped is None else _reread(self, confidence_level, clipped)
         reading._warn_of_context({*_texts([*args, *options.values()])})
-        result = method(reading, *args, **options)
+        with OneTable():
+            result = method(reading, *args, **options)
         return to_long(result, method.__name__) if long else result
 
     vars(answer)["__signature__"] = signature.replace(parameters=[*parameters, *_PARAMETERS])

@@ -12,7 +12,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dpframe.errors import InferenceWarning, ParameterError, check_fraction, is_one_of, name_list, warn
+from dpframe.errors import (
+    ColumnRemark,
+    InferenceWarning,
+    ParameterError,
+    check_fraction,
+    is_one_of,
+    warn_of_columns,
+)
 from dpframe.estimate import moments, surrogates
 from dpframe.estimate.axes import Axis, BinnedAxis, join_axes, make_axis
 from dpframe.estimate.beyond_bounds import BEYOND_BOUNDS, Tails, piles_at_bounds, tails_of
@@ -40,6 +47,11 @@ Bins = Mapping[str, int | Sequence[Any]]
 
 _HEAP_SHARE_OF_WARNING = 0.01
 """Share of all rows above which a warning names a heap at the end of a range (tuned; effect not measured)."""
+
+_BOUNDS_HEADLINE = "values are clipped to bounds, and rows may lie beyond; declare wider bounds in the next release"
+
+_BOUNDS = "(LOWER, UPPER)"
+"""The form of a declaration of bounds."""
 
 
 class Reading:
@@ -172,13 +184,14 @@ class Reading:
 
     def _warn_of_rows_at_ends(self, column: str, rows: FloatArray, errors: FloatArray) -> None:
         """Warn if many rows share a step with the end of a range, so that they may lie on either side."""
-        if (rows > np.maximum(HINT_SE * errors, _HEAP_SHARE_OF_WARNING * self._all_rows)).any():
-            row_count, step = float(f"{rows.max():.2g}"), affine_map(self._source.column(column).space)[1]
-            warn(
-                f"about {row_count:,g} rows of {column!r} lie within one step, {step:.2g}, of an end of a range, on "
-                "either side; move the end away from frequent values",
-                InferenceWarning,
-            )
+        is_heap = rows > np.maximum(HINT_SE * errors, _HEAP_SHARE_OF_WARNING * self._all_rows)
+        row_count, step = float(f"{rows.max(initial=0.0):.2g}"), affine_map(self._source.column(column).space)[1]
+        fact = f"about {row_count:,g} rows lie within one step, {step:.2g}, of an end"
+        warn_of_columns(
+            "rows at the end of a range may lie on either side",
+            [ColumnRemark(column, fact, "move the end away from frequent values")] * bool(is_heap.any()),
+            InferenceWarning,
+        )
 
     def _widen_at_bounds(self, results: Results, axis: BinnedAxis, unit: Any) -> Results:
         """Return counts of bins with intervals widened by rows at the bins' bounds, which may lie in either bin."""
@@ -330,7 +343,7 @@ class Reading:
                 series = estimate_pair((a, b), values_of_pair, covariance).series("pair")
             values[:, i, j] = values[:, j, i] = series[list(RESULTS)]
         if missing and not self.clipped:
-            warn_of_nan(missing)
+            warn_of_nan(self.plan, missing)
         uses_tables = any(self._joints.tables.law(name) is not None for name in names)
         attrs = {"source": "both" if uses_tables else "rows"} | self._tail_attrs(names)
         # Intervals of variances cover rows beyond the bounds; intervals of correlations do not.
@@ -340,18 +353,22 @@ class Reading:
         return Results(*values).wide(names, names, attrs | ({NOT_FOUND: missing} if missing else {}))
 
     def _warn_of_tails(self, names: Iterable[str], matter: Callable[[Tails], bool]) -> None:
-        """Warn that moments of columns with inferred bounds are moments of clipped values."""
-        for name in names:
-            tails = self._tails(name)
-            if tails is not None and matter(tails):
-                share_text = f"about {100 * tails.share:.2g} % of the rows lie beyond"
-                tail_text = "noise may hide a tail beyond"
-                warn(
-                    f"variances and correlations of column {name!r} are of values clipped to the inferred bounds: "
-                    f"{share_text if tails.share > 0 else tail_text}; declare spaces={{{name!r}: (LOWER, UPPER)}} "
-                    "in the next release",
-                    InferenceWarning,
+        """Warn that variances and correlations of columns with inferred bounds are of clipped values."""
+        tails = {name: self._tails(name) for name in dict.fromkeys(names)}
+        warn_of_columns(
+            _BOUNDS_HEADLINE,
+            [
+                ColumnRemark.to_declare(
+                    name,
+                    (f"about {100 * tail.share:.2g} % of the rows lie" if tail.share > 0 else "noise may hide a tail")
+                    + " beyond, which spreads and correlations leave out",
+                    _BOUNDS,
                 )
+                for name, tail in tails.items()
+                if tail is not None and matter(tail)
+            ],
+            InferenceWarning,
+        )
 
     def clipped_at(self, column: str) -> dict[str, float]:
         """Return the share of rows that seem clipped to a declared bound, by bound ("lower" or "upper").
@@ -376,46 +393,37 @@ class Reading:
 
     def _warn_of_bounds(self, names: Iterable[str]) -> None:
         """Warn if many rows lie at a declared bound, or if inference may have missed values far from the others."""
+        remarks = []
         for name in names:
             for bound, share in self.clipped_at(name).items():
                 start, step = affine_map(self._source.column(name).space)
                 end = start if bound == "lower" else start + step * (self._source.column(name).space.values - 1)
+                fact = f"about {float(f'{100 * share:.2g}'):g} % of the rows lie at the declared {bound} bound, {end:g}"
                 verb = "lower" if bound == "lower" else "raise"
-                percent = float(f"{100 * share:.2g}")
-                warn(
-                    f"about {percent:g} % of the rows of {name!r} lie at the declared {bound} bound, {end:g}; if "
-                    f"values go beyond, means are biased: {verb} the bound in the next release",
-                    InferenceWarning,
-                )
+                remarks.append(ColumnRemark(name, fact, f"{verb} the bound if values go beyond"))
             tails = self._tails(name)
             if tails is not None and tails.is_faint:
-                warn(
-                    f"one value has most rows of {name!r}, and noise hides how far the others reach; declare "
-                    f"spaces={{{name!r}: (LOWER, UPPER)}} in the next release",
-                    InferenceWarning,
-                )
+                fact = "one value has most rows, and noise hides how far the others reach"
+                remarks.append(ColumnRemark.to_declare(name, fact, _BOUNDS))
             if tails is not None and tails.may_be_others:
-                warn(
-                    f"inference took 0 and 1 for all values of {name!r}, and noise may hide others; if there are "
-                    f"any, declare spaces={{{name!r}: (LOWER, UPPER)}} in the next release",
-                    InferenceWarning,
-                )
+                fact = "inference took 0 and 1 for all values, and noise may hide others"
+                remarks.append(ColumnRemark.to_declare(name, fact, _BOUNDS))
+        warn_of_columns(_BOUNDS_HEADLINE, remarks, InferenceWarning)
 
     def _warn_of_imputed(self, names: Iterable[str]) -> None:
         """Warn of declared columns in which nulls count as values; whether a null occurs is private."""
         declared = set(self.plan.names) - set(self.plan.imputed) if self.plan.nulls == "impute" else set()
         spaces = {name: self._source.column(name).space for name in names if name in declared}
-        texts = [
-            f"of {name_list([name])} as {space.null_counts_as}"
-            for name, space in spaces.items()
-            if space.null_counts_as and not space.has_null
-        ]
-        if texts:
-            warn(
-                f"nulls='impute': nulls, if the table has any, count as values, {', '.join(texts)}; to leave nulls "
-                "out, declare Nullable(…) in the next release",
-                InferenceWarning,
-            )
+        warn_of_columns(
+            "nulls='impute': nulls, if the table has any, count as values; to leave them out, declare Nullable(…) in "
+            "the next release",
+            [
+                ColumnRemark.to_declare(name, f"counts nulls as {space.null_counts_as}", "Nullable(…)")
+                for name, space in spaces.items()
+                if space.null_counts_as and not space.has_null
+            ],
+            InferenceWarning,
+        )
 
     def _bound_null_share(self, column: str, target: str) -> Results | None:
         """Return the share of nulls of a column whose space has none: 0, with an upper bound from inference's counts.

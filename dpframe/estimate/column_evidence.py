@@ -337,10 +337,12 @@ class ColumnEvidence:
     def _warn_if_unlikely(self, axis: Axis, probability: float) -> bool:
         if probability >= MIN_COUNTS_PROBABILITY:
             return False
+        # Other columns are read later, and would repeat the warning one by one.
+        if not self._inconsistent_columns:
+            warn(
+                f"inference's counts of column {axis.name!r} contradict its rows: the plan was made from another "
+                "table, and such counts of any column are left out; pass use_measured=False",
+                AlteredReleaseWarning,
+            )
         self._inconsistent_columns.add(axis.name)
-        warn(
-            f"inference's counts of column {axis.name!r} contradict its rows and are left out: the plan was made "
-            "from another table; pass use_measured=False",
-            AlteredReleaseWarning,
-        )
         return True

@@ -10,13 +10,13 @@ from typing import Any, Unpack
 import numpy as np
 import pandas as pd
 
-from dpframe.errors import InferenceWarning, ParameterError, check_whole, name_list, refusing_misfit_calls, warn
+from dpframe.errors import InferenceWarning, ParameterError, check_whole, refusing_misfit_calls, warn
 from dpframe.estimate import sets
 from dpframe.estimate.answer_options import AnswerOptions, take_answer_options
 from dpframe.estimate.base import column_names
 from dpframe.estimate.condition_estimates import ConditionEstimates
 from dpframe.estimate.function_estimates import FunctionEstimates
-from dpframe.estimate.not_found import NOT_FOUND, asked_by_another, warn_of_nan
+from dpframe.estimate.not_found import NOT_FOUND, warn_of_nan
 from dpframe.estimate.plot import draw
 from dpframe.estimate.posterior import TABLE_DRAWS
 from dpframe.estimate.results import DESCRIBED, RESULTS, Results
@@ -162,18 +162,17 @@ class Statistics(ConditionEstimates, FunctionEstimates):
         for name in names:
             if self._source.column(name).space.is_time:
                 raise ParameterError(f"column {name!r} holds times; ask for their mean and quantile")
-            with asked_by_another():
-                rows = float(self._all_rows)
-                space = self._source.column(name).space
-                if space.flag_codes:
-                    any_value: Any = {"not": None} if space.has_null else (None, None)
-                    row_counts = Results(*self.count({name: any_value}, target=target).to_numpy()[:, None])
-                    row_counts = row_counts.clipped(0.0, rows)
-                else:
-                    nulls = self._bound_null_share(name, target) or Results(0.0, 0.0, 0.0, 0.0)
-                    row_counts = Results(rows, rows * nulls.std_error, rows * (1 - nulls.upper), rows)
-                parts = [row_counts.series("count"), self.mean(name, target=target), self.std(name, target=target)]
-                quartiles = self.quantile(name, [0.25, 0.5, 0.75], target=target)
+            rows = float(self._all_rows)
+            space = self._source.column(name).space
+            if space.flag_codes:
+                any_value: Any = {"not": None} if space.has_null else (None, None)
+                row_counts = Results(*self.count({name: any_value}, target=target).to_numpy()[:, None])
+                row_counts = row_counts.clipped(0.0, rows)
+            else:
+                nulls = self._bound_null_share(name, target) or Results(0.0, 0.0, 0.0, 0.0)
+                row_counts = Results(rows, rows * nulls.std_error, rows * (1 - nulls.upper), rows)
+            parts = [row_counts.series("count"), self.mean(name, target=target), self.std(name, target=target)]
+            quartiles = self.quantile(name, [0.25, 0.5, 0.75], target=target)
             tables[name] = pd.concat([pd.DataFrame(parts), quartiles]).set_axis(DESCRIBED)
             missing |= quartiles.attrs.get(NOT_FOUND, {})
         if not tables:
@@ -182,9 +181,6 @@ class Statistics(ConditionEstimates, FunctionEstimates):
         out = out.reindex(columns=pd.MultiIndex.from_product([RESULTS, names]))
         if missing:
             out.attrs[NOT_FOUND] = missing
-            if not self.clipped:
-                warn_of_nan(missing)
-        self._warn_of_imputed(names)
         return out
 
     def nunique(self, column: str) -> None:
@@ -259,9 +255,8 @@ class Statistics(ConditionEstimates, FunctionEstimates):
         {'vocational': True, 'secondary': True}
         """
         k, at_joint_level = check_whole(k, "k", 1), copy.copy(self)
-        with asked_by_another():
-            # Bonferroni's level needs the number of values, which only the result knows.
-            values = len(self.support(column, normalize=normalize, target=target))
+        # Bonferroni's level needs the number of values, which only the result knows.
+        values = len(self.support(column, normalize=normalize, target=target))
         at_joint_level.confidence_level = 1 - (1 - self.confidence_level) / max(values, 1)
         table = at_joint_level.support(column, normalize=normalize, target=target)
         lower, upper = (table[name].to_numpy() for name in ("lower", "upper"))
@@ -384,14 +379,7 @@ class Statistics(ConditionEstimates, FunctionEstimates):
         """Return the synthesizer, after warnings of null columns and of pairs without visible dependence."""
         drawing = self._synthesizer
         drawing.warn_of_hidden()
-        if drawing.not_found:
-            placeholders = {finding.column: finding.placeholder for finding in self.plan.not_found}
-            entries = ", ".join(f"{name!r}: {placeholders[name]}" for name in drawing.not_found)
-            warn(
-                f"synthetic rows leave {name_list(drawing.not_found)} null, as private inference did not find the "
-                f"spaces; declare spaces={{{entries}}} in the next release",
-                InferenceWarning,
-            )
+        warn_of_nan(self.plan, drawing.not_found, "which synthetic rows leave null")
         pairs = drawing.fidelity.iloc[len(self.plan.names) :]
         # The fit of a wide table omits pairs without visible dependence: their noise is NaN.
         noise = pairs["noise"].dropna()

@@ -61,7 +61,44 @@ def measure_dependence(
     # V divides χ² by the smaller number of values less 1: of pooled values in the estimate, of all values in the bound.
     pooling = np.array([min(counts.shape), most_values]) - 1
     estimate, lower = np.sqrt(np.clip(squares / np.maximum(pooling, 1), 0.0, 1.0))
-    return Independence(p_value, float(estimate), float(lower) if p_value < 1 - level else 0.0)
+    if p_value >= 1 - level:
+        lower = 0.0
+    elif lower == 0:
+        # The test rejects independence, where χ² without the noise in its denominators says less.
+        independent = np.outer(*margins)
+        share = _least_share(statistic, independent, joint, variances, rows, 1 - level, seed)
+        shares = independent + share * (joint - independent)
+        lower = np.sqrt(_squared_contingencies(rows * shares[None], rows)[0] / max(most_values - 1, 1))
+    return Independence(p_value, float(max(estimate, lower)), float(lower))
+
+
+_SHARE_BISECTIONS = 7
+"""Halvings of a share of a fit's dependence: a step is less than 1 % of the fit's V (limit of time)."""
+
+
+def _least_share(
+    statistic: float,
+    independent: FloatArray,
+    joint: FloatArray,
+    variances: FloatArray,
+    rows: float,
+    significance: float,
+    seed: int,
+) -> float:
+    """Return the smallest share of the fit's dependence under which the statistic is not significantly large.
+
+    The test of this share instead of independence is the one that gives the p-value (an interval by inversion).
+    """
+    low, high = 0.0, 1.0
+    for _ in range(_SHARE_BISECTIONS):
+        share = (low + high) / 2
+        tables = _simulate_counts(
+            independent + share * (joint - independent), variances, rows, np.random.default_rng(seed)
+        )
+        is_rejected = (_pearson_statistics(tables, variances) >= statistic).mean() < significance
+        low, high = (share, high) if is_rejected else (low, share)
+    # Independence itself, a share of 0, is rejected.
+    return low or high / 2
 
 
 def _pool_values(counts: FloatArray, variances: FloatArray) -> FloatArray:

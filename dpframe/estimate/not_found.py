@@ -5,16 +5,23 @@ from __future__ import annotations
 import functools
 import inspect
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import combinations
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from dpframe.errors import DpframeWarning, InferenceWarning, ParameterError, list_below, name_list, warn
+from dpframe.errors import (
+    ColumnRemark,
+    DpframeWarning,
+    InferenceWarning,
+    ParameterError,
+    list_below,
+    name_list,
+    warn,
+    warn_of_columns,
+)
 from dpframe.inference.findings import NotFound
 from dpframe.plan.plan import Plan
 
@@ -36,27 +43,15 @@ def reasons(missing: Iterable[NotFound]) -> dict[str, str]:
     return {one.column: f"{_REASON_PREFIX}{one.why}" for one in missing}
 
 
-_is_asked_by_another: ContextVar[bool] = ContextVar("_is_asked_by_another", default=False)
-"""Whether a statistic is called by another statistic, which warns for both."""
-
-
-@contextmanager
-def asked_by_another() -> Iterator[None]:
-    """Suppress warnings of statistics called inside the context; the calling statistic warns."""
-    outer = _is_asked_by_another.set(True)
-    try:
-        yield
-    finally:
-        _is_asked_by_another.reset(outer)
-
-
-def warn_of_nan(missing: Mapping[str, str]) -> None:
-    """Warn that estimates of columns without a found space are NaN, with the reason, once per statistic."""
-    if _is_asked_by_another.get():
-        return
-    warn(
-        "private inference did not find the spaces of some columns, whose estimates are NaN; declare spaces={…} in the "
-        f"next release:{list_below(_name_reasons(missing))}",
+def warn_of_nan(plan: Plan, missing: Collection[str], fact: str = "whose estimates are NaN") -> None:
+    """Warn that columns without a found space have no estimates, with the reason and the declaration of each."""
+    warn_of_columns(
+        f"private inference did not find the spaces of some columns, {fact}; declare them in the next release",
+        [
+            ColumnRemark.to_declare(finding.column, finding.why, finding.placeholder)
+            for finding in plan.not_found
+            if finding.column in missing
+        ],
         InferenceWarning,
     )
 
@@ -96,15 +91,14 @@ def nan_if_not_found(method: Callable[P, R], judged: Judged = lambda plan: plan.
         column_names = list(dict.fromkeys(name for value in lists for name in value if isinstance(name, str)))
         missing = {name: why for name, why in reasons(judged(reading.plan)).items() if name in column_names}
         try:
-            with asked_by_another():
-                result: Any = method(*args, **kwargs)
+            result: Any = method(*args, **kwargs)
         except ParameterError as error:
             if not missing:
                 raise
             # Many questions fail only because the space was not found: the message gives this reason.
             raise ParameterError(f"{error}; not found: {'; '.join(_name_reasons(missing))}") from None
         if missing and not reading.clipped:
-            warn_of_nan(missing)
+            warn_of_nan(reading.plan, missing)
             attrs = {
                 key: dict.fromkeys(value, math.nan) if key == "mean_size" else value
                 for key, value in result.attrs.items()
@@ -113,8 +107,7 @@ def nan_if_not_found(method: Callable[P, R], judged: Judged = lambda plan: plan.
             result.attrs = attrs
         if missing:
             result.attrs[NOT_FOUND] = missing
-        if not _is_asked_by_another.get():
-            reading._warn_of_imputed(column_names)
+        reading._warn_of_imputed(column_names)
         presented: R = result
         return presented
 

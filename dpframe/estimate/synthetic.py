@@ -431,6 +431,14 @@ class Synthesizer:
         Rows are raked to tables of the model, and break none of the plan's rules.
         """
         members, plan, rules = self._model.columns, self._source.plan, self._rules
+        # All of them at once, before the fit: a remedy that names one would be refused for the next.
+        undrawable = [column for column in self._columns_outside_model if column.space.holds_vectors]
+        if undrawable:
+            names, first = [column.name for column in undrawable], undrawable[0]
+            raise ParameterError(
+                f"column {first.name!r} holds {first.space.noun}, of which no rows are drawn; mean_curve estimates "
+                f"it, and release.drop(columns={names!r}).dp.synthesize() draws the others"
+            )
         classes = {
             name: members[name].axis.classify(released[name])
             for name, is_used in self._uses_released_codes.items()
@@ -549,11 +557,6 @@ class Synthesizer:
 
     def _fit_listed(self, column: Column) -> Mixture:
         """Return the distribution of a column outside the model's mixture, as a mixture of one class."""
-        if column.space.holds_vectors:
-            raise ParameterError(
-                f"column {column.name!r} holds {column.space.noun}, of which no rows are drawn; mean_curve estimates "
-                f"it, and release.drop(columns=[{column.name!r}]).dp.synthesize() draws the others"
-            )
         if column.space.size > MAX_FITTED_VALUES:
             raise ParameterError(
                 f"column {column.name!r} has {column.space.size:,} values, too many to draw from; release it in fewer"

@@ -74,7 +74,7 @@ class WeightedEstimates(VectorEstimates):
         attrs: dict[str, Any] = {"columns": list(names), "draws": tables.table_count}
         unfound_reasons = {name: reason for name, reason in reasons(self.plan.not_found).items() if name in names}
         if unfound_reasons:
-            warn_of_nan(unfound_reasons)
+            warn_of_nan(self.plan, unfound_reasons)
             attrs[NOT_FOUND] = unfound_reasons
         drawn_names = tables.draws.names
         if len(drawn_names) > 2 and tables.draws.model.known(drawn_names) is None:

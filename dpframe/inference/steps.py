@@ -17,6 +17,7 @@ import pyarrow as pa
 from dpframe.errors import ColumnError, ParameterError
 from dpframe.inference.inferred import Measured
 from dpframe.noise.gaussian import Ints
+from dpframe.observe.significance import HINT_SE
 from dpframe.spaces import Real, Space
 
 STEPS = (1000.0, 100.0, 10.0, 1.0, 0.5, 0.1, 0.01, 0.0)
@@ -61,19 +62,33 @@ measured)."""
 def find_step(counts: Sequence[int], variance: float, off_grid: float = _OFF_GRID_SHARE) -> float | None:
     """Return the widest step that divides nearly all values, as far as the noise shows, or None.
 
+    A step is no finer than the next wider one unless its own count exceeds the noise: halves among whole numbers that
+    are only noise make no column of halves.
+
     >>> whole = [0, 50, 350, 3600, 0, 0, 0, 0]
     >>> find_step(whole, 100.0), find_step(whole, 1e6), find_step([*whole[:-1], 500], 100.0)
     (1.0, None, None)
+    >>> find_step([0, 25, 175, 1800, 90, 0, 0, 0], 50.0**2), find_step([0, 25, 175, 1800, 400, 0, 0, 0], 50.0**2)
+    (1.0, 0.5)
     """
     present = sum(counts)
-    for place, step in enumerate(STEPS[:-1]):
+
+    def is_precise(cells: int) -> bool:
+        return math.sqrt(cells * variance) <= _MAX_OFF_GRID_SE * present
+
+    for place in range(len(STEPS) - 1):
         finer_counts = counts[place + 1 :]
-        if (
-            sum(finer_counts) <= off_grid * present
-            and math.sqrt(len(finer_counts) * variance) <= _MAX_OFF_GRID_SE * present
-        ):
-            return step
-    return None
+        if sum(finer_counts) <= off_grid * present and is_precise(len(finer_counts)):
+            break
+    else:
+        return None
+    widest_place = place
+    while widest_place and is_precise(place + 1 - widest_place):
+        skipped_counts = counts[widest_place : place + 1]
+        if sum(skipped_counts) > HINT_SE * math.sqrt(len(skipped_counts) * variance):
+            break
+        widest_place -= 1
+    return STEPS[widest_place]
 
 
 def is_on_grid(counts: Sequence[int], variance: float, space: Real) -> bool:

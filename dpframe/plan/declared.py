@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from dpframe.errors import (
     ColumnError,
+    ColumnRemark,
     InferenceWarning,
     ParameterError,
     PlanError,
@@ -20,6 +21,7 @@ from dpframe.errors import (
     is_one_of,
     name_list,
     warn,
+    warn_of_columns,
 )
 from dpframe.inference.drafted import DraftedSpaces
 from dpframe.inference.from_data import IDENTIFIER, Reader, from_data, from_type
@@ -114,20 +116,22 @@ def warn_of_whole_bounds(columns: Sequence[Field], spaces: Mapping[str, Any] | P
     The warning never depends on the values: whether any value has decimals is data.
     """
     declared = _to_declarations(spaces)
-    grids = {
+    grids: dict[str, Any] = {
         column.name: space
         for column in columns
         if column.written and column.name in declared and leaves_the_type(declared[column.name])
         if (space := declared_space(column, declared)).is_whole
         and (space.values - space.has_null <= _MAX_COARSE_STEPS + 1 or _DECIMAL_NAME.search(column.name))
     }
-    if grids:
-        grid: Any = next(iter(grids.values())).inner_space
-        warn(
-            f"bounds of {name_list(list(grids))} are whole numbers, to which decimals are rounded; declare "
-            f"({grid.lower}.0, {grid.upper}.0) for decimals or Integer({grid.lower}, {grid.upper}) for whole numbers",
-            InferenceWarning,
-        )
+    warn_of_columns(
+        "bounds of columns of text are whole numbers; declare them with decimals, or confirm them with Integer(…)",
+        [
+            ColumnRemark.to_declare(name, "decimals are rounded to whole numbers", f"({ends[0]}.0, {ends[1]}.0)")
+            for name, space in grids.items()
+            for ends in [(space.inner_space.lower, space.inner_space.upper)]
+        ],
+        InferenceWarning,
+    )
 
 
 _PERSON = re.compile(

@@ -28,6 +28,7 @@ from dpframe.plan.plan import Plan
 from dpframe.plan.threads import remember
 from dpframe.spaces import Space, as_space
 from dpframe.spaces.entries import Entries
+from dpframe.spaces.python_values import refuse_decimal_classes
 from dpframe.tables.frames import Frame
 from dpframe.tables.table import Codes, Table
 
@@ -216,8 +217,11 @@ def _column_bytes(column: Any) -> Iterable[bytes]:
         yield from _column_bytes(column.codes.astype(np.int64))
         yield "".join(map(_entry_text, column.listed)).encode("utf-8", "surrogatepass")
         return
-    array = column if isinstance(column, pa.Array | pa.ChunkedArray) else pa.array(column, from_pandas=True)
+    if not isinstance(column, pa.Array | pa.ChunkedArray):
+        # Columns of other types have no objects; a list of objects has no type.
+        refuse_decimal_classes(column if getattr(column, "dtype", "object") == "object" else [])
+        column = pa.array(column, from_pandas=True)
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, pa.schema([("", array.type)])) as writer:
-        writer.write_table(pa.table({"": array}))
+    with pa.ipc.new_stream(sink, pa.schema([("", column.type)])) as writer:
+        writer.write_table(pa.table({"": column}))
     yield sink.getvalue().to_pybytes()

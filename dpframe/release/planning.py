@@ -359,7 +359,8 @@ class CheckedRequest:
                 f"placeholders; declare spaces={{{inferred_columns[0]!r}: …}}",
                 InferenceWarning,
             )
-        warn_not_found(plan, self.expected(table) if plan.not_found else [])
+        is_written = any(column.written for column in self.measurement.columns)
+        warn_not_found(plan, self.expected(table) if plan.not_found else [], is_written)
         warn_of_nulls(plan)
         return plan
 

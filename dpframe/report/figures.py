@@ -16,6 +16,7 @@ from dpframe.estimate import Estimates
 from dpframe.plan.plan import Plan
 from dpframe.plan.words import nearly_found
 from dpframe.report.elements import Drawing, Table, bar, interval_bar, log_bar, table, unit_word
+from dpframe.spaces import Space
 from dpframe.spaces.cells import has_few_values
 from dpframe.spaces.words import number
 
@@ -80,11 +81,17 @@ def _column_statistics(estimates: Estimates, name: str) -> list[Table | str]:
     if space.holds_sets:
         assert shares is not None
         return _share_parts(f"Sets that hold each item of {name}", "Item", shares)
-    if has_few_values(space):
+    if shows_single_values(space):
         assert shares is not None
         return _share_parts(f"Shares of the values of {name}", "Value", shares)
     rows = _mean_parts(estimates, name)
     return rows if shares is None else [*rows, *_share_parts(f"Shares of {name} in bins", "From … to", shares)]
+
+
+def shows_single_values(space: Space) -> bool:
+    """Return whether a column's values are drawn one by one; more numbers than `MOST_ROWS` are drawn in bins."""
+    # The most frequent of many numbers would be those with the largest noise.
+    return has_few_values(space) and (space.is_listed or space.values <= MOST_ROWS)
 
 
 def distribution(estimates: Estimates, name: str) -> pd.DataFrame | None:
@@ -97,7 +104,7 @@ def distribution(estimates: Estimates, name: str) -> pd.DataFrame | None:
         return None
     if space.holds_sets:
         return estimates.support(name).sort_values("estimate", ascending=False, kind="stable")
-    if has_few_values(space):
+    if shows_single_values(space):
         return estimates.value_counts(name, normalize=True, sort=space.metric == "discrete", dropna=False)
     has_table = any(name in measure.columns for measure in estimates.plan.measures)
     if space.size > MAX_DRAWN_HISTOGRAM_VALUES and not has_table:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from dpframe.accounting.budget import upward
-from dpframe.errors import DpframeWarning, ParameterError
+from dpframe.errors import DpframeWarning, ParameterError, align_cells
 from dpframe.estimate import Estimates
 from dpframe.plan.columns import Column
 from dpframe.plan.plan import Plan
@@ -22,8 +22,7 @@ from dpframe.plan.words import first_digit, nearly_found, shorten
 from dpframe.release.info import NUMBERS, ReleaseInfo
 from dpframe.release.reader import Source
 from dpframe.report.elements import Drawing, Table, histogram_drawing, table, unit_word
-from dpframe.report.figures import INTERVAL_Z, distribution
-from dpframe.spaces.cells import has_few_values
+from dpframe.report.figures import INTERVAL_Z, distribution, shows_single_values
 from dpframe.spaces.words import number
 
 GOOD_HALF_WIDTH_SHARE, ROUGH_HALF_WIDTH_SHARE = 0.05, 0.25
@@ -123,10 +122,15 @@ class Overview:
         heads = ("Column", "Values", "Shape", "Typical ±", "Verdict", "Remedy")
         return table("Columns of the release", heads, rows, "overview", hide=True)
 
-    def __str__(self) -> str:
+    @property
+    def lines(self) -> list[str]:
+        """The notes, and the columns as lines of a terminal."""
         rows = [[c.name, c.space, c.sparkline, c.error, c.verdict, c.remedy] for c in self.columns]
-        lines = _align(["column", "values", "shape", "typical ±", "verdict", "remedy"], rows) if rows else []
-        return "\n".join([f"<{self.title}>", *self.notes, *lines, *self.legend])
+        heads = ["column", "values", "shape", "typical ±", "verdict", "remedy"]
+        return [*self.notes, *(align_cells([heads, *rows]) if rows else [])]
+
+    def __str__(self) -> str:
+        return "\n".join([f"<{self.title}>", *self.lines, *self.legend])
 
     __repr__ = __str__
 
@@ -148,14 +152,6 @@ class Overview:
         return f"<div><strong>{escape(self.title)}</strong><ul>{notes}</ul>{body}{legend}</div>"
 
 
-def _align(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return lines of cells that stand below each other."""
-    widths = [max(map(len, cells)) for cells in zip(heads, *rows, strict=True)]
-    return [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in (heads, *rows)
-    ]
-
-
 def overview(plan: Plan, n: int, estimates: Estimates | None = None) -> Overview:
     """Return the columns of a release with their verdicts.
 
@@ -170,7 +166,7 @@ def overview(plan: Plan, n: int, estimates: Estimates | None = None) -> Overview
     for column in plan.columns[:MAX_OVERVIEW_COLUMNS]:
         name = column.name
         if name in findings:
-            remedy = f"declare spaces={{{name!r}: {findings[name].placeholder}}}"
+            remedy = f"spaces={{{name!r}: {findings[name].placeholder}}}"
             if name in sufficient_epsilons:
                 remedy += f", or epsilon={sufficient_epsilons[name]:.2g}"
             columns.append(ColumnOverview(name, "", None, "", "not found", remedy))
@@ -216,7 +212,7 @@ def _estimate_column(
             half = float(((curve["upper"] - curve["lower"]) / 2).median())
             share = half / (float(space.diameter) or 1.0)
             return None, HalfWidth(f"mean ± {_two_digits(half)} a point", share) if isfinite(share) else forecast
-        if shares is not None and (space.holds_sets or has_few_values(space)):
+        if shares is not None and (space.holds_sets or shows_single_values(space)):
             # An older pandas warns of the median of nothing, which a table without rows has.
             halves = ((shares["upper"] - shares["lower"]) / 2).dropna()
             half = float(halves.median()) if len(halves) else inf
@@ -260,10 +256,10 @@ def _forecast_half_width(errors: Mapping[Any, float], column: Column, n: int) ->
     return _count_half_width(half, n, statistic == "support")
 
 
-def release_overview(info: ReleaseInfo, frame: Any = None) -> Overview:
-    """Return the overview of a release: its promise, its columns, and how to ask them.
+def release_overview(info: ReleaseInfo, frame: Any = None, last_line: str = NUMBERS) -> Overview:
+    """Return the overview of a release: its promise, its columns, and how to ask them, in ``last_line``.
 
-    Without a ``frame`` nothing is estimated: the plan's forecast judges the columns.
+    Without a ``frame`` or file nothing is estimated: the plan's forecast judges the columns.
     """
     plan, notes = info.plan, info.lines()
     estimates: Estimates | None = None
@@ -278,7 +274,7 @@ def release_overview(info: ReleaseInfo, frame: Any = None) -> Overview:
             estimates = Estimates(frame)
         else:
             notes.append("The rows are not those that were released: each ± is the plan's forecast")
-    columns = overview(plan, info.n, estimates).columns
-    more = len(plan.columns) - len(columns)
+    columns = tuple(c for c in overview(plan, info.n, estimates).columns if c.name not in info.left_out)
+    more = len(plan.columns) - len(info.left_out) - len(columns)
     legend = [f"and {more} more columns: .dp.report() has all"] * (more > 0)
-    return Overview(columns, f"DataFrame.dp: {info.introduction}", tuple(notes), (*legend, NUMBERS))
+    return Overview(columns, f"DataFrame.dp: {info.introduction}", tuple(notes), (*legend, last_line))

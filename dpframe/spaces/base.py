@@ -265,6 +265,10 @@ class Space(ABC):
         """Code that ``nulls="impute"`` gives to nulls: public, and equal for every table."""
         return (self.size - 1) // 2 if self.metric == "line" else 0
 
+    def in_type(self, type_: pa.DataType | None) -> Space:
+        """Return the space for a column of this type; only declarations of plain bounds depend on the type."""
+        return self
+
     @property
     def null_counts_as(self) -> str:
         """The fixed point in words; empty if it also has other values."""

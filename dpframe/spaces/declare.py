@@ -112,7 +112,7 @@ def as_space(spec: Any, type_: pa.DataType | None = None) -> Space:
     Nullable(Integer(lower=0, upper=120, step=1))
     """
     if isinstance(spec, Space):
-        return spec
+        return spec.in_type(type_)
     if isinstance(spec, Mapping):
         return _from_object(spec, type_)
     if isinstance(spec, tuple) and len(spec) == 2:
@@ -177,6 +177,7 @@ def leaves_the_type(spec: Any) -> bool:
     >>> leaves_the_type((0, 1)), leaves_the_type(Integer(0, 1)), leaves_the_type({"space": "integer", "lower": 0})
     (True, False, False)
     """
+    spec = getattr(spec, "declared_bounds", None) or spec
     if isinstance(spec, Mapping):
         return leaves_the_type(spec.get("inner")) if _is_nullable(spec) else _is_bounds(spec)
     return isinstance(spec, tuple)

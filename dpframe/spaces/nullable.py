@@ -38,12 +38,21 @@ class Nullable(Space):
     >>> from dpframe.spaces import Categorical
     >>> Nullable(Categorical(["F", "M"])).encode(["M", None]).tolist()
     [1, 2]
+
+    Plain bounds take the type of the column, as without `Nullable`:
+
+    >>> import pandas as pd, dpframe as dpf
+    >>> frame = pd.DataFrame({"cost": [0.5, None], "age": [40, 41]})
+    >>> plan = dpf.plan(frame, epsilon=1, spaces={name: Nullable((0, 120)) for name in frame}, delta=0)
+    >>> plan["cost"].space.contents, plan["age"].space.contents
+    ('0 to 120, in steps of 0.00183, or missing', '0 to 120, or missing')
     """
 
     inner: Space
 
     tag: ClassVar[str] = "nullable"
     has_null: ClassVar[bool] = True
+    declared_bounds: ClassVar[tuple[Any, Any] | None] = None
 
     def __init__(self, space: Any) -> None:
         if two_numbers(space):
@@ -52,9 +61,17 @@ class Nullable(Space):
         if inner.has_null:
             raise ParameterError("space is nullable already")
         object.__setattr__(self, "inner", inner)
+        # No field: a space of whole numbers is equal to another one, however it was declared.
+        if isinstance(space, tuple):
+            object.__setattr__(self, "declared_bounds", space)
 
     def __repr__(self) -> str:
         return f"Nullable({self.inner!r})"
+
+    def in_type(self, type_: pa.DataType | None) -> Nullable:
+        """Return the space for a column of this type, which decides between whole and real numbers for plain bounds."""
+        plain = type_ is not None and self.declared_bounds is not None
+        return Nullable(as_space(self.declared_bounds, type_) if plain else self.inner)
 
     @property
     def contents(self) -> str:

@@ -6,7 +6,7 @@ The class of an object decides its kind, so that no object's own code runs befor
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Mapping
 from decimal import Decimal
 from typing import Any, NamedTuple
 
@@ -109,6 +109,18 @@ def is_missing(value: Any) -> bool:
 def is_collection(value: Any) -> bool:
     """Return whether an element is a list of values: a list, tuple, set, or an array in one dimension."""
     return isinstance(value, PLAIN_COLLECTIONS) or (isinstance(value, np.ndarray) and value.ndim == 1)
+
+
+def refuse_decimal_classes(objects: Iterable[Any]) -> None:
+    """Raise `TypeError` if an object, or an item within it, is of a subclass of Decimal.
+
+    Arrow calls the ``is_nan`` of such objects, and the process crashes if it raises.
+    """
+    for value in objects:
+        if isinstance(value, Decimal) and type(value) is not Decimal:
+            raise TypeError("a subclass of Decimal")
+        if isinstance(value, Mapping) or is_collection(value):
+            refuse_decimal_classes(value.values() if isinstance(value, Mapping) else value)
 
 
 def as_number(value: Any) -> int | float | None:

@@ -84,8 +84,16 @@ def test_plan_sanitize_inspect_estimate(files, run):
     code, text, err = run("inspect", out)
     assert code == 0
     assert "a release of 3,000 rows\nPromise: epsilon=3" in text
-    assert "\nage" in text
+    *_, head, age, sex, income, last_line = text.splitlines()
+    assert re.split("  +", head) == ["column", "values", "shape", "typical ±", "verdict", "remedy"]
+    assert [line.split()[0] for line in (age, sex, income)] == ["age", "sex", "income"]
+    assert all(re.search("  (good|rough|hidden)(  |$)", line) for line in (age, sex, income))
+    assert last_line == "Numbers: dpframe estimate. More: dpframe inspect --explain"
     assert "Local: epsilon" not in text
+    for line in run("estimate", out, "mean", "age", "--by", "sex", "--method", "inverse")[1].splitlines()[2:]:
+        group, estimate = line.split()[:2]
+        exact = dpf.read(out).dp.mean("age", by="sex", method="inverse")["estimate"]
+        assert float(estimate) == pytest.approx(exact[group], rel=1e-3)
     explained = run("inspect", out, "--explain")[1]
     assert str(dpf.read(out).dp.explain()) in explained
     assert "\nage" in explained
@@ -568,7 +576,7 @@ def test_an_estimate_of_what_was_not_found_says_so(run, tmp_path):
     assert run("sanitize", tmp_path / "in.csv", tmp_path / "out.csv", "--epsilon", 1)[0] == 0
     code, out, err = run("estimate", tmp_path / "out.csv", "value-counts", "word")
     assert (code, "NaN" in out) == (0, True)
-    assert "\n  word: no value cleared the threshold" in err
+    assert "\n  word  no value cleared the threshold  --space word=CATEGORY,…" in err
 
 
 def test_refusals_say_what_to_write(files, run):

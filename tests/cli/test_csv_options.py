@@ -124,3 +124,13 @@ def test_check_profiles_a_file_for_its_curator(german, capsys):
     assert run(capsys, "check", german, *GERMAN, "--privacy-id", "Tag")[2].startswith("dpframe: a profile counts rows")
     with reading_dialect(CsvDialect(";", ",", True, "cp1252")), pytest.raises(ParameterError, match="do not store it"):
         pickle.dumps(profiled(open_input(german)))
+
+
+@pytest.mark.filterwarnings("default::dpframe.errors.InferenceWarning")
+def test_text_that_was_not_found_may_be_numbers_with_decimal_commas(german, tmp_path, capsys):
+    """A hint by the options of the command, whatever the cells hold."""
+    options = ["--sep", ";", "--encoding", "cp1252", "--epsilon", 1, "--drop", "Tag"]
+    _, _, err = run(capsys, "sanitize", german, tmp_path / "1.parquet", *options)
+    assert '\n  --decimal "," reads numbers with decimal commas\n' in err
+    _, _, err = run(capsys, "sanitize", german, tmp_path / "2.parquet", *options, "--decimal", ",")
+    assert "decimal commas" not in err

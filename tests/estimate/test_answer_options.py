@@ -146,6 +146,25 @@ def test_error_bars_are_matplotlibs_and_pandas(estimates: dpf.Estimates) -> None
     pyplot.close("all")
 
 
+@pytest.mark.filterwarnings("default::dpframe.errors.DpframeWarning")
+@pytest.mark.parametrize("ask", [lambda e: e.describe(), lambda e: e.corr()], ids=["describe", "corr"])
+def test_an_answer_warns_of_all_columns_in_one_table(ask: Callable[[dpf.Estimates], pd.DataFrame]) -> None:
+    columns = {name: np.arange(4_000) for name in ("cost", "fee", "height")}
+    spaces = {"cost": (0, 2_000), "fee": (1_000, 4_000), "height": (0, 5_000)}
+    safe = dpf.sanitize(pd.DataFrame(columns), epsilon=4, spaces=spaces, key=bytes(32))
+    with pytest.warns(dpf.errors.InferenceWarning) as caught:
+        ask(dpf.Estimates(safe))
+    (warning,) = caught
+    assert warning.filename == __file__
+    headline, *lines = str(warning.message).splitlines()
+    assert headline.startswith("values are clipped to bounds, and rows may lie beyond;")
+    cost, fee = lines
+    assert re.fullmatch(r"  cost  about \d+ % .* upper bound, 2000  +raise the bound if values go beyond", cost)
+    assert re.fullmatch(r"  fee   about \d+ % .* lower bound, 1000  +lower the bound if values go beyond", fee)
+    # The remedies stand below each other.
+    assert len({len(re.split("(?:raise|lower) the bound", line)[0]) for line in lines}) == 1
+
+
 def test_times_are_drawn() -> None:
     pyplot = pytest.importorskip("matplotlib.pyplot")
     days = pd.date_range("2024-01-01", periods=400, freq="D")

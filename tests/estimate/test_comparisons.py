@@ -153,6 +153,22 @@ def test_p_values_of_independent_columns_are_uniform(noise):
     assert np.mean([one.lower > 0 for one in found]) < 0.15
 
 
+def test_a_lower_end_is_above_zero_if_and_only_if_the_test_rejects_independence():
+    """Of weak dependence under noise, which half of the tables show; no lower end is above the true V of most."""
+    generator, found = np.random.default_rng(3), []
+    slopes = np.outer(np.linspace(-1, 1, 8), [0.08, -0.08])
+    shares = np.full((8, 2), 1 / 16) * (1 + 4 * slopes)
+    for seed in range(40):
+        counts = generator.multinomial(1_000, shares.ravel()).reshape(shares.shape)
+        counts = counts + 12 * generator.standard_normal(shares.shape)
+        found.append(measure_dependence(counts, np.full(shares.shape, 144.0), shares, 1_000, 0.95, seed))
+    assert 10 < sum(one.p_value < 0.05 for one in found) < 40
+    assert [one.lower > 0 for one in found] == [one.p_value < 0.05 for one in found]
+    assert all(one.lower <= one.cramers_v for one in found)
+    truth = np.sqrt(16 * ((shares - 1 / 16) ** 2).sum())
+    assert np.mean([one.lower <= truth for one in found]) >= 0.85
+
+
 @pytest.mark.parametrize("noise", [0.0, 20.0])
 def test_lower_ends_of_v_hold(noise):
     """One-sided at .95 of 100 tables: fewer than .88 by chance once in 300; estimates are near the truth."""

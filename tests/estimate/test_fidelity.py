@@ -59,7 +59,7 @@ def test_rows_alone_tell_as_well():
 
 @pytest.mark.parametrize("rows", [None, 50])
 def test_columns_that_were_not_found_are_null(safe, rows):
-    with pytest.warns(dpf.InferenceWarning, match="synthetic rows leave note null.*declare spaces="):
+    with pytest.warns(dpf.InferenceWarning, match=r"synthetic rows leave null.*\n  note  .*  spaces={'note': "):
         drawn = safe.dp.synthesize(rows, random_state=0)
     assert drawn["note"].isna().all()
     assert drawn[["group", "level", "coin"]].notna().all(axis=None)
@@ -75,7 +75,7 @@ def test_arrow_has_nulls_of_its_own_type(kind):
     table = kind(frame())
     with pytest.warns(dpf.InferenceWarning):
         safe = dpf.sanitize(table, epsilon=4, delta=1e-6, key=KEY)
-    with pytest.warns(dpf.InferenceWarning, match="synthetic rows leave note null"):
+    with pytest.warns(dpf.InferenceWarning, match=r"synthetic rows leave null.*\n  note  "):
         drawn = dpf.Estimates(safe).synthesize(random_state=0)
     assert type(drawn) is type(table)
     place = drawn.schema.get_field_index("note")

@@ -231,3 +231,13 @@ def test_sets_have_the_supports_and_sizes_of_statistics(shop, n_rows):
         np.testing.assert_allclose(found, supports, atol=0.002)
         # Supports and sizes have noise of their own, so that sizes give way: by a few of the standard errors of 0.04.
         np.testing.assert_allclose(np.bincount(drawn.map(len), minlength=4) / 3_000, sizes, atol=0.08)
+
+
+def test_all_columns_of_which_no_rows_are_drawn_are_named_at_once():
+    frame = pd.DataFrame({"load": [[0.0, 1.0]] * 90, "sex": ["F", "M", "M"] * 30, "heat": [[2.0, 1.0]] * 90})
+    spaces = {"load": dpf.Vector(2, 2.0), "sex": ["F", "M"], "heat": dpf.Vector(2, 3.0)}
+    safe = dpf.sanitize(frame, epsilon=9, delta=0, spaces=spaces, key=bytes(32))
+    remedy = r"release\.drop\(columns=(\['load', 'heat'\])\)\.dp\.synthesize\(\) draws the others$"
+    with pytest.raises(dpf.ParameterError, match=remedy):
+        safe.dp.synthesize()
+    assert list(safe.drop(columns=["load", "heat"]).dp.synthesize()) == ["sex"]

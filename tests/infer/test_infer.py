@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import re
 import warnings
 from collections.abc import Iterable
 from dataclasses import replace
@@ -190,8 +191,9 @@ def test_few_whole_bounds_of_text_warn_of_decimals(space, warns) -> None:
             [replace(text, name="unit_cost"), replace(text, name="costume")],
             dict.fromkeys(["unit_cost", "costume"], (0, 300)),
         )
-        assert [str(one.message)[:20] for one in caught[len(said) :]] == ["bounds of unit_cost "]
-    assert not warns or said[0].startswith("bounds of x are whole numbers, to which decimals are rounded")
+        ((_, remark),) = [str(one.message).splitlines() for one in caught[len(said) :]]
+        assert remark == "  unit_cost  decimals are rounded to whole numbers  spaces={'unit_cost': (0.0, 300.0)}"
+    assert not warns or re.search(r"\n  x  decimals are rounded .* spaces=\{'x': \(0\.0, \d+\.0\)\}$", said[0])
 
 
 def test_plans_and_queries_of_csv_warn_of_decimals(tmp_path) -> None:

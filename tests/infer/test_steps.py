@@ -40,6 +40,19 @@ def inferred(values, **options):
     return own, own.draw(lambda names: iter(table.to_batches()), KEY)
 
 
+def test_few_whole_floats_with_empty_cells_are_no_halves():
+    """At 2,300 rows noise is about as large as the share that may lie off a grid; keys are fixed."""
+    rng = np.random.default_rng(0)
+    values = np.where(rng.random(2_300) < 0.05, np.nan, rng.integers(18, 95, 2_300))
+    frame = pd.DataFrame({"age": values, "halves": rng.integers(0, 99, 2_300) / 2, "sex": ["F", "M"] * 1_150})
+    widths = {"age": set(), "halves": set()}
+    for key in range(8):
+        spaces = frame.dp.sanitize(epsilon=1, key=bytes([key]) * 32, measure=None).dp.plan.spaces
+        for name, found in widths.items():
+            found.add(spaces[name].inner_space.step)
+    assert widths == {"age": {1.0}, "halves": {0.5}}
+
+
 @pytest.mark.parametrize("type_", ["float64", "float32"])
 @pytest.mark.parametrize("name", FLOATS)
 def test_multiples_of_a_step_are_put_on_its_grid(name, type_):

@@ -114,3 +114,15 @@ def test_wide_tables_name_the_rest():
     text = repr(safe.dp)
     assert "c39 " in text and "c40 " not in text
     assert "and 5 more columns" in text
+
+
+def test_numbers_are_drawn_in_bins_and_not_by_their_noisiest_values():
+    spaces = {"stay": (0, 28), "code": [f"c{i}" for i in range(20)]}
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"stay": rng.poisson(9, 800).clip(0, 28), "code": rng.choice(spaces["code"], 800)})
+    safe = frame.dp.sanitize(epsilon=1, spaces=spaces, key=KEY)
+    html = safe.dp.report().to_html()
+    assert "Shares of stay in bins" in html and "Shares of the values of stay" not in html
+    assert "Shares of the values of code" in html
+    _, _, shape, error, *_ = rows_of(repr(safe.dp))["stay"]
+    assert len(shape) == 8 and error.startswith("mean ± ")

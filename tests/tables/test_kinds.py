@@ -245,7 +245,7 @@ NARROW = {
 @pytest.mark.parametrize("name", NARROW)
 @pytest.mark.parametrize("infer", ["private", "data"])
 @pytest.mark.filterwarnings("ignore::dpframe.PrivacyLeakWarning")
-@pytest.mark.filterwarnings("ignore:about .* of the rows of 'x' lie at the declared upper bound")
+@pytest.mark.filterwarnings("ignore:values are clipped to bounds")
 @pytest.mark.slow
 def test_what_is_found_of_decimals_is_what_they_hold(name, infer):
     """Bounds that inference rounds outwards stay within the type; what is far out is clamped and does not wrap."""
