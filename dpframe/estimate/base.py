@@ -18,6 +18,7 @@ from dpframe.errors import (
     ParameterError,
     check_fraction,
     is_one_of,
+    warn,
     warn_of_columns,
 )
 from dpframe.estimate import moments, surrogates
