@@ -212,6 +212,7 @@ def test_rows_with_a_null_have_no_part_in_dependence():
     assert found["lower"] < 0.05
 
 
+@pytest.mark.slow
 def test_many_values_are_tested_in_little_memory():
     generator = np.random.default_rng(1)
     shares = np.full((120, 120), 1 / 120**2)

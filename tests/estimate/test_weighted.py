@@ -138,6 +138,7 @@ def test_weighted_answers_cover_the_table():
     assert np.mean(np.concatenate(list(hits.values()))) >= 0.93, {name: np.mean(own) for name, own in hits.items()}
 
 
+@pytest.mark.walk(3)
 @pytest.mark.parametrize("name", ["value_counts", "shares", "crosstab", "median by", "std by", "var", "sum"])
 def test_weighted_answers_are_near_the_table(name):
     """At ε = 20, of a table of few values: within a twelfth of pandas' own, where equal weights differ by more."""

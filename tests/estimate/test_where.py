@@ -53,6 +53,7 @@ QUESTIONS = {
 }
 
 
+@pytest.mark.walk(5)
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_answers_are_near_those_of_the_filtered_table(name):
     """At ε = 20, within a twelfth, or a quarter of a year: all rows, or other groups, differ by more."""
