@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -71,6 +72,18 @@ def plan_of(spaces: Mapping[str, Any], epsilon: float, **options: Any) -> Plan:
 def space_of(declared: Any) -> Space:
     """Return the space that a plan makes of a declaration."""
     return plan_of({"x": declared}, 1.0)["x"].space
+
+
+def edit_plan(plan: Plan, **changes: Any) -> str:
+    """Return a plan's JSON with other values at paths such as ``groups__0__names``."""
+    data = json.loads(plan.to_json())
+    for path, value in changes.items():
+        place = data
+        *parents, last = path.split("__")
+        for part in parents:
+            place = place[int(part) if part.isdigit() else part]
+        place[int(last) if last.isdigit() else last] = value
+    return json.dumps(data)
 
 
 def channel(tag: str, *arguments: Any) -> Mechanism:
