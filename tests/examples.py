@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
+
+import numpy as np
+import pandas as pd
 
 from dpframe.channels import MECHANISMS, Gaussian, Matrix, Mechanism, WithNull
 from dpframe.plan.build import build_plan
@@ -102,3 +105,15 @@ FITS: dict[str, Callable[[Any], bool]] = {
     "nullable_process": lambda space: space.inner.ball.bits == 16,
 }
 """Bounds on the spaces of some mechanisms."""
+
+
+VISITS: dict[str, Any] = {"visit": ["home", "clinic", "ward"], "age": (0, 100)}
+
+
+def visits(rows: Sequence[int], seed: int = 0) -> pd.DataFrame:
+    """Return so many rows for each person, in a mixed order."""
+    rng = np.random.default_rng(seed)
+    ids = rng.permutation(np.repeat(np.arange(len(rows)), rows))
+    frame = pd.DataFrame({"patient": [f"p{i}" for i in ids], "age": rng.integers(0, 101, len(ids))})
+    frame["visit"] = rng.choice(VISITS["visit"], len(ids))
+    return frame

@@ -87,6 +87,7 @@ def test_words_make_a_column_of_whole_numbers_objects_and_text_in_arrow():
     assert [None if k is None else str(k) for k in safe["k"]] == table.column("k").to_pylist()
 
 
+@pytest.mark.walk(2)
 @pytest.mark.parametrize(("column", "measure"), [("score", "auto"), ("income", "auto"), ("kids", None)])
 def test_statistics_of_numbers_leave_special_values_out(column: str, measure: Any):
     frame, spaces = survey()[[column]], {column: SPACES[column]}
