@@ -516,7 +516,8 @@ def check_set_mechanism(mechanism: Mechanism) -> None:
             if x == null or x.bit_count() <= sets_of(mechanism).most
         )
         assert mechanism.expected_error() == pytest.approx(true, rel=1e-9)
-        _check_set_fit(mechanism, exact)
+        full = (1 << sets_of(mechanism).items) - 1
+        _check_word_fit(mechanism, exact, {0, full, mechanism.size - 1, mechanism.size // 2})
 
 
 def check_vector_mechanism(mechanism: Mechanism, channel: VectorChannel) -> None:
@@ -539,7 +540,7 @@ def check_vector_mechanism(mechanism: Mechanism, channel: VectorChannel) -> None
         assert mechanism.loss.epsilon(0.0) <= float(exact_epsilon(columns)) * (1 + 1e-4)
         assert mechanism.blanket >= float(shared) * (1 - 1e-3) or mechanism.size % 2
     assert mechanism.expected_error() >= _vector_error(mechanism, channel, exact) * (1 - 1e-9)
-    _check_vector_fit(mechanism, exact)
+    _check_word_fit(mechanism, exact, {0, mechanism.size // 3, mechanism.size - 1})
 
 
 def check_process(mechanism: Mechanism, channel: Process) -> None:
@@ -637,17 +638,6 @@ def _check_vector_chunks(mechanism: Mechanism, channel: BallChannel) -> None:
         channel.surrogate_at(lambda c: c, codes)
     with pytest.raises(ParameterError, match="ask for mean or mean_curve"):
         channel.invert(np.zeros(3))
-
-
-def _check_vector_fit(mechanism: Mechanism, law: np.ndarray, rows: int = DRAWS) -> None:
-    """Chi-square of draws; a right sampler fails with probability 1e-9 a vector."""
-    for x in sorted({0, mechanism.size // 3, mechanism.size - 1}):
-        stream = Keystream(hashlib.sha256(repr((mechanism, x)).encode()).digest()).column("fit")
-        drawn = mechanism.sample(np.full((rows, 1), x, dtype=np.uint64), stream)[:, 0]
-        expected, observed = rows * law[:, x], np.bincount(drawn.astype(np.int64), minlength=mechanism.size)
-        usual = expected > 20
-        statistic = ((observed - expected)[usual] ** 2 / expected[usual]).sum()
-        assert stats.chi2.sf(statistic, max(usual.sum() - 1, 1)) > 1e-9
 
 
 def sets_of(mechanism: Mechanism) -> SetChannel:
@@ -786,9 +776,9 @@ def _check_set_codes(mechanism: Mechanism) -> None:
             call()
 
 
-def _check_set_fit(mechanism: Mechanism, law: np.ndarray, rows: int = DRAWS) -> None:
-    """Chi-square of draws from full, empty and middling sets (and null); it fails with probability 1e-9 a set."""
-    for x in sorted({0, (1 << sets_of(mechanism).items) - 1, mechanism.size - 1, mechanism.size // 2}):
+def _check_word_fit(mechanism: Mechanism, law: np.ndarray, codes: set[int], rows: int = DRAWS) -> None:
+    """Chi-square of draws of sets or vectors from some codes; a right sampler fails with probability 1e-9 a code."""
+    for x in sorted(codes):
         stream = Keystream(hashlib.sha256(repr((mechanism, x)).encode()).digest()).column("fit")
         drawn = mechanism.sample(np.full((rows, 1), x, dtype=np.uint64), stream)[:, 0]
         expected, observed = rows * law[:, x], np.bincount(drawn.astype(np.int64), minlength=mechanism.size)

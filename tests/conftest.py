@@ -15,6 +15,7 @@ for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 import pandas as pd
 import pytest
 import stand_ins
+from _pytest.doctest import DoctestModule
 from fresh_keys import FreshKeys
 from hypothesis import settings
 from other_systems import AWAY, take_away
@@ -80,6 +81,13 @@ class Tiers:
         if collection_path.parent == engines and not collection_path.name.startswith("test_"):
             return True
         return True if self.is_left_out(collection_path) else None
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_collect_file(self, file_path: Path) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+        """Look for examples in the library's docstrings only: thousands of tests have none."""
+        collectors = yield
+        is_test = file_path.name.startswith("test_") and file_path.parent.name != "benchmarks"
+        return [one for one in collectors if not (is_test and isinstance(one, DoctestModule))]
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collection(self) -> Generator[None, object, object]:

@@ -456,3 +456,16 @@ def tables_law(plan: Plan, codes: Sequence[Mapping[str, Any]], reach: float) -> 
         law = count_law(noise, mine[cells], others[cells], math.ceil(reach * noise.variance**0.5))
         laws.append(law.merged())
     return reduce(lambda a, b: a.times(b).merged(), laws)
+
+
+def counts_law(rows):
+    """Law of the counts of outputs of independent rows, as an array over all outputs but the last."""
+    n, size = len(rows), len(rows[0])
+    law = np.zeros((n + 1,) * (size - 1))
+    law[(0,) * (size - 1)] = 1.0
+    for row in rows:
+        moved = law * row[-1]
+        for axis in range(size - 1):
+            moved = moved + np.roll(law, 1, axis=axis) * row[axis]
+        law = moved
+    return law

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
+
+import numpy as np
+import pandas as pd
 
 from dpframe.channels import MECHANISMS, Gaussian, Matrix, Mechanism, WithNull
 from dpframe.plan.build import build_plan
@@ -73,6 +77,18 @@ def space_of(declared: Any) -> Space:
     return plan_of({"x": declared}, 1.0)["x"].space
 
 
+def edit_plan(plan: Plan, **changes: Any) -> str:
+    """Return a plan's JSON with other values at paths such as ``groups__0__names``."""
+    data = json.loads(plan.to_json())
+    for path, value in changes.items():
+        place = data
+        *parents, last = path.split("__")
+        for part in parents:
+            place = place[int(part) if part.isdigit() else part]
+        place[int(last) if last.isdigit() else last] = value
+    return json.dumps(data)
+
+
 def channel(tag: str, *arguments: Any) -> Mechanism:
     """Return a mechanism of the registry, ready to be given to a plan."""
     return MECHANISMS[tag](*arguments)
@@ -89,3 +105,15 @@ FITS: dict[str, Callable[[Any], bool]] = {
     "nullable_process": lambda space: space.inner.ball.bits == 16,
 }
 """Bounds on the spaces of some mechanisms."""
+
+
+VISITS: dict[str, Any] = {"visit": ["home", "clinic", "ward"], "age": (0, 100)}
+
+
+def visits(rows: Sequence[int], seed: int = 0) -> pd.DataFrame:
+    """Return so many rows for each person, in a mixed order."""
+    rng = np.random.default_rng(seed)
+    ids = rng.permutation(np.repeat(np.arange(len(rows)), rows))
+    frame = pd.DataFrame({"patient": [f"p{i}" for i in ids], "age": rng.integers(0, 101, len(ids))})
+    frame["visit"] = rng.choice(VISITS["visit"], len(ids))
+    return frame

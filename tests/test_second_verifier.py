@@ -108,9 +108,13 @@ def check_golden(name: str) -> None:
         assert findings.totals["total epsilon"] == pytest.approx(certificate.epsilon, abs=1e-6)
 
 
-# Every third seed has shuffled rows, which take seconds.
+# Every third seed has shuffled rows, which take seconds, and 17 takes as long.
 @pytest.mark.parametrize(
-    "seed", [pytest.param(seed, marks=[pytest.mark.slow] if seed % 3 == 1 or seed > 30 else []) for seed in range(60)]
+    "seed",
+    [
+        pytest.param(seed, marks=[pytest.mark.slow] if seed % 3 == 1 or seed > 30 or seed == 17 else [])
+        for seed in range(60)
+    ],
 )
 @pytest.mark.filterwarnings("ignore:delta=.* is above 1/n")
 def test_both_agree_on_random_releases(seed):
@@ -286,7 +290,7 @@ def edit_set(data: Data, **fields: Any) -> None:
     mechanism.update(fields)
 
 
-@pytest.mark.walk(30)
+@pytest.mark.walk(12)
 @pytest.mark.parametrize(("name", "what", "edit"), TAMPERED, ids=[f"{name}: {what}" for name, what, _ in TAMPERED])
 def test_both_refuse_what_was_tampered_with(name, what, edit, tmp_path):
     data = json.loads(released(name).to_json())

@@ -16,6 +16,7 @@ from decimal import Context, Decimal, localcontext
 import numpy as np
 import pandas as pd
 import pytest
+from exact_laws import counts_law
 from least_epsilon import shuffled_epsilon
 from scipy import stats
 from test_shuffle import binomial_reference
@@ -51,19 +52,6 @@ def channel_of(plan):
     for column in plan.columns:
         channel = np.kron(channel, column.mechanism.transition().T)
     return channel
-
-
-def counts_law(rows):
-    """Law of the counts of outputs of independent rows, as an array over all outputs but the last."""
-    n, size = len(rows), len(rows[0])
-    law = np.zeros((n + 1,) * (size - 1))
-    law[(0,) * (size - 1)] = 1.0
-    for row in rows:
-        moved = law * row[-1]
-        for axis in range(size - 1):
-            moved += np.roll(law, 1, axis=axis) * row[axis]
-        law = moved
-    return law
 
 
 def divergence(p, q, epsilon):

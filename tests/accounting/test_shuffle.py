@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 import pytest
+from exact_laws import counts_law
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from least_epsilon import shuffled_epsilon
@@ -46,19 +47,6 @@ def part_of(channel):
     return ColumnLoss(
         float(np.log(ratio.max())) * (1 + 1e-15), min(1.0, float(channel.min(axis=0).sum())) * (1 - 1e-15)
     )
-
-
-def counts_law(rows):
-    """Law of the counts of outputs of independent rows, as an array over all outputs but the last."""
-    n, size = len(rows), len(rows[0])
-    law = np.zeros((n + 1,) * (size - 1))
-    law[(0,) * (size - 1)] = 1.0
-    for row in rows:
-        moved = law * row[-1]
-        for axis in range(size - 1):
-            moved = moved + np.roll(law, 1, axis=axis) * row[axis]
-        law = moved
-    return law
 
 
 def exact_delta(channel, n, epsilons, sample=None):

@@ -8,18 +8,10 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from test_replay import CENSUS, SPACES
 
 import dpframe as dpf
 from dpframe.proofs.replay import replayed
-
-CENSUS = dpf.datasets.make_census(150, columns=["age", "sex", "occupation", "income", "hobbies"])
-SPACES = {
-    "age": (18, 95),
-    "sex": ["F", "M"],
-    "occupation": dpf.Nullable(dpf.Categorical(dpf.datasets.OCCUPATIONS, other="other")),
-    "income": dpf.Nullable(dpf.Real(0, 250_000)),
-    "hobbies": dpf.Nullable(dpf.Subset(dpf.datasets.HOBBIES, 3)),
-}
 
 
 def order_of_first_appearance(table, made, key):

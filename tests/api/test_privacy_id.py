@@ -10,21 +10,13 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from examples import VISITS as SPACES
+from examples import visits
 
 import dpframe as dpf
 from dpframe.cli.main import main
 
 KEY = bytes(range(32))
-SPACES = {"visit": ["home", "clinic", "ward"], "age": (0, 100)}
-
-
-def visits(rows, seed=0):
-    """So many rows for each person, in a mixed order."""
-    rng = np.random.default_rng(seed)
-    ids = rng.permutation(np.repeat(np.arange(len(rows)), rows))
-    frame = pd.DataFrame({"patient": [f"p{i}" for i in ids], "age": rng.integers(0, 101, len(ids))})
-    frame["visit"] = rng.choice(SPACES["visit"], len(ids))
-    return frame
 
 
 def test_a_person_with_a_thousand_rows_moves_as_many_as_are_kept():

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from checks import refused
 from scipy import stats
 
 import dpframe as dpf
@@ -401,9 +402,7 @@ def test_what_is_refused_costs_nothing(people, keys, tmp_path):
         (lambda: q.mean("age", share="all"), r"share must lie in \(0, 1\]"),
     ]
     for ask, rule in wrong:
-        with pytest.raises(dpf.ParameterError, match=rule) as refused:
-            ask()
-        assert "\n" not in str(refused.value)
+        refused(dpf.ParameterError, rule, ask)
     assert (len(keys), q.left) == (0, 1.0)
     pure = dpf.Queries(people, 1.0, delta=0, spaces=SPACES)
     with pytest.raises(dpf.ParameterError, match="gaussian needs delta above 0"):

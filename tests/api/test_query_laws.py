@@ -129,6 +129,7 @@ MANY_NUMBERS = {"mean by", "second moments", "covariance where"}
 
 
 @pytest.mark.filterwarnings("ignore:delta=")
+@pytest.mark.walk(10)
 @pytest.mark.parametrize("neighbours", ["replace_one", "add_remove"])
 @pytest.mark.parametrize("name", sorted({*ASKS} - MANY_NUMBERS))
 def test_gaussian_answers_keep_their_promise(name, neighbours):

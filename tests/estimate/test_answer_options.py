@@ -87,7 +87,7 @@ def estimates(safe: pd.DataFrame) -> dpf.Estimates:
     return dpf.Estimates(safe)
 
 
-@pytest.mark.walk(10)
+@pytest.mark.walk(6)
 @pytest.mark.parametrize("name", ANSWERS)
 def test_every_statistic_has_a_level_a_tidy_form_and_a_picture(
     name: str, safe: pd.DataFrame, estimates: dpf.Estimates

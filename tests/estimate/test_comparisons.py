@@ -9,6 +9,7 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 import pytest
+from checks import refused
 from scipy.stats import chi2_contingency, kstest
 
 import dpframe as dpf
@@ -101,9 +102,7 @@ def test_all_differences_hold_at_once(clinic):
     ],
 )
 def test_comparisons_are_refused_in_one_line(safe, arguments, message):
-    with pytest.raises(ParameterError, match=message) as refused:
-        safe.dp.compare(*arguments)
-    assert "\n" not in str(refused.value)
+    refused(ParameterError, message, lambda: safe.dp.compare(*arguments))
 
 
 def test_one_group_is_no_comparison(clinic):
@@ -195,9 +194,7 @@ def test_lower_ends_of_v_hold(noise):
     ],
 )
 def test_tests_of_dependence_are_refused_in_one_line(safe, arguments, message):
-    with pytest.raises(ParameterError, match=message) as refused:
-        safe.dp.independence(*arguments)
-    assert "\n" not in str(refused.value)
+    refused(ParameterError, message, lambda: safe.dp.independence(*arguments))
 
 
 def test_sets_have_no_test_of_dependence():
@@ -228,6 +225,7 @@ def test_rows_with_a_null_have_no_part_in_dependence():
     assert found["lower"] < 0.05
 
 
+@pytest.mark.slow
 def test_many_values_are_tested_in_little_memory():
     generator = np.random.default_rng(1)
     shares = np.full((120, 120), 1 / 120**2)

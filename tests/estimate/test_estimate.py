@@ -316,7 +316,7 @@ def test_intervals_of_quantiles_stay_in_the_space():
             assert (found[["estimate", "lower", "upper"]] <= high).all().all()
 
 
-@pytest.mark.walk(3)
+@pytest.mark.walk(1)
 @pytest.mark.parametrize("top", [1, 2, 5, 8, 9, 10, 15])
 @pytest.mark.parametrize("nullable", [False, True])
 def test_whole_numbers_of_few_values_take_the_default_bins(top, nullable):

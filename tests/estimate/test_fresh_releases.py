@@ -84,7 +84,7 @@ STATISTICS = [
 OPTIONS = {"tables": {}, "rows": {"measure": None}, "unshuffled": {"measure": None, "shuffle": False}}
 
 
-@pytest.mark.walk(5)
+@pytest.mark.walk(3)
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.filterwarnings("ignore::dpframe.DpframeWarning")

@@ -106,10 +106,11 @@ def test_nulls_that_noise_hides_have_a_rate_with_an_interval(nulls, target):
         rate = safe.dp.null_rate("x", target=target)
         assert rate["estimate"] == rate["lower"] == 0.0
         assert 0 < rate["std_error"] < rate["upper"] < 0.2
-        count = safe.dp.describe(["x"], target=target).xs("x", axis=1, level=1).loc["count"]
-        assert count["estimate"] == 1_000
-        assert count["std_error"] == pytest.approx(1_000 * rate["std_error"])
-        assert count["lower"] == pytest.approx(1_000 * (1 - rate["upper"]))
+        if not held:  # one description shows how counts follow rates
+            count = safe.dp.describe(["x"], target=target).xs("x", axis=1, level=1).loc["count"]
+            assert count["estimate"] == 1_000
+            assert count["std_error"] == pytest.approx(1_000 * rate["std_error"])
+            assert count["lower"] == pytest.approx(1_000 * (1 - rate["upper"]))
         held.append(rate["upper"] >= nulls / 1_000)
     assert len(held) >= 3
     assert sum(held) >= len(held) - 2

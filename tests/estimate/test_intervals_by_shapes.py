@@ -100,7 +100,8 @@ def within(column: pd.Series, cell: pd.Interval) -> pd.Series:
     return low & (column <= cell.right if cell.closed in ("right", "both") else column < cell.right)
 
 
-def questions(data: pd.DataFrame) -> Iterator[Asked]:
+def questions(data: pd.DataFrame, crossed: slice = slice(None)) -> Iterator[Asked]:
+    """Yield every statistic of a table; counts of two columns are of the ranges that ``crossed`` takes."""
     x, full = data["x"], data["x"].dropna().astype(float)
 
     def fixed(*values: float) -> Callable[[pd.Index], Any]:
@@ -116,10 +117,13 @@ def questions(data: pd.DataFrame) -> Iterator[Asked]:
     bins = cuts if len(cuts) > 1 else 2
     yield Asked("histogram", lambda e: e.histogram("x", bins=bins), lambda ix: [within(full, i).sum() for i in ix])
     top, low, high = float(full.mode()[0]), float(full.quantile(0.3)), float(full.quantile(0.8))
-    for ends in ((top, top), (low, high), (None, low), (high, None)):
+    ranges = [(top, top), (low, high), (None, low), (high, None)]
+    for ends in ranges:
         least, most = (limit if end is None else end for end, limit in zip(ends, (-np.inf, np.inf), strict=True))
         held = (x >= least) & (x <= most)
         yield Asked("count", lambda e, w=ends: e.count({"x": w}), fixed(held.sum()))
+        if ends not in ranges[crossed]:
+            continue
         group = (held & (data["group"] == "b")).sum()
         yield Asked("count of two", lambda e, w=ends: e.count({"x": w, "group": "b"}), fixed(group))
         numbers = (held & data["z"].between(20, 60)).sum()
@@ -145,13 +149,15 @@ def answers(kind: str) -> pd.DataFrame:
     """Return (statistic, shape, held, distance in errors) of all answers of one kind of release."""
     releases, options = KINDS[kind]
     found = []
-    for shape in SHAPES:
+    for place, shape in enumerate(SHAPES):
         data, spaces = frame(shape)
+        # One release shows all ranges over all shapes; counts of two columns take most of the time.
+        crossed = slice(place % 2, None, 2) if releases == 1 else slice(None)
         own = {"delta": 1e-6} | options
         plan = dpf.plan(data, own.pop("epsilon"), own.pop("delta"), spaces=spaces, **own)
         for key in range(releases):
             estimates = dpf.Estimates(dpf.sanitize(data, plan=plan, key=(key + 1).to_bytes(32)))
-            for asked in questions(data):
+            for asked in questions(data, crossed):
                 table = asked.of(estimates)
                 table = table.to_frame().T if isinstance(table, pd.Series) else table
                 for right, row in zip(asked.truth(table.index), table.itertuples(), strict=True):

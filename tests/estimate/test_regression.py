@@ -8,6 +8,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from checks import refused
 
 import dpframe as dpf
 from dpframe.errors import ParameterError
@@ -66,6 +67,7 @@ def plain(formula, table, family="gaussian"):
     return smf.glm(formula, table.assign(smoker=table["smoker"].astype(int)), family=FAMILIES[family]).fit()
 
 
+@pytest.mark.walk(3)
 @pytest.mark.parametrize(
     ("formula", "family"),
     [
@@ -87,7 +89,7 @@ def test_terms_and_coefficients_are_those_of_statsmodels(clinic, safe, formula, 
 
 
 def test_a_population_has_the_errors_of_its_rows_besides(clinic, safe):
-    table, population = (safe.dp.regress("stay ~ age", target=target) for target in ("table", "population"))
+    table, population = (safe.dp.regress("stay ~ age", target=target, draws=10) for target in ("table", "population"))
     own = plain("stay ~ age", clinic).bse
     more = population["std_error"] ** 2 - table["std_error"] ** 2
     np.testing.assert_allclose(more**0.5, own, rtol=0.1)
@@ -170,9 +172,7 @@ def test_columns_of_formulas():
     ],
 )
 def test_bad_input_is_refused_in_one_line(safe, arguments, message):
-    with pytest.raises(ParameterError, match=message) as refused:
-        safe.dp.regress(*arguments)
-    assert "\n" not in str(refused.value)
+    refused(ParameterError, message, lambda: safe.dp.regress(*arguments))
 
 
 @pytest.mark.slow
@@ -240,9 +240,7 @@ def test_a_few_rows_are_refused_in_one_line():
     ],
 )
 def test_fits_that_mean_nothing_are_refused_in_one_line(safe, formula, family, message):
-    with pytest.raises(ParameterError, match=message) as refused:
-        safe.dp.regress(formula, family, draws=2)
-    assert "\n" not in str(refused.value)
+    refused(ParameterError, message, lambda: safe.dp.regress(formula, family, draws=2))
 
 
 def test_rows_without_a_weight_are_left_out(safe):
@@ -264,8 +262,8 @@ def test_terms_that_separate_the_outcomes_have_no_estimate(clinic):
 
 
 def test_transforms_are_of_each_draw(safe):
-    found = safe.dp.regress("visits ~ standardize(age)", draws=20)
-    means = safe.dp.infer(lambda table: table["visits"].mean(), columns=["visits", "age"], draws=20)
+    found = safe.dp.regress("visits ~ standardize(age)", draws=5)
+    means = safe.dp.infer(lambda table: table["visits"].mean(), columns=["visits", "age"], draws=5)
     assert found.loc["Intercept", "estimate"] == pytest.approx(means["estimate"], abs=1e-9)
 
 

@@ -45,7 +45,7 @@ def labels_of(answer: pd.DataFrame) -> pd.Index:
 
 
 @pytest.mark.filterwarnings("ignore::dpframe.errors.DpframeWarning")
-@pytest.mark.walk(2)
+@pytest.mark.walk(1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_times_have_every_statistic_to_the_ends_of_their_calendar(kind: str) -> None:
     """The walk: kinds of times × stretches of the calendar × statistics; labels are in the column's zone."""
@@ -120,6 +120,7 @@ TIMES = [dt.time(hour, minute) for hour in range(24) for minute in range(0, 60, 
     ids=["private", "data", "bounds", "space"],
 )
 @pytest.mark.filterwarnings("ignore::dpframe.errors.PrivacyLeakWarning")
+@pytest.mark.walk(4)
 @pytest.mark.parametrize("dtype", [object, "category"])
 def test_times_of_day_come_back_as_such(options: dict, dtype: object, tmp_path) -> None:
     frame = pd.DataFrame({"t": pd.Series(TIMES, dtype=object).astype(dtype)})
@@ -152,6 +153,7 @@ def test_noise_of_times_of_day_stays_within_the_day() -> None:
     assert dpf.Datetime("00:00", "23:59", "min") == dpf.Datetime(dt.timedelta(0), dt.timedelta(minutes=1439), "min")
 
 
+@pytest.mark.walk(1)
 @pytest.mark.parametrize("rows", [1_000, 40_000])
 def test_synthetic_dates_carry_no_hours(rows: int) -> None:
     """Means within six standard errors: fails with probability 1e-8."""

@@ -1,5 +1,7 @@
 """Statistics with a column of weights: pandas' own on one draw's rows, and intervals that cover the table's."""
 
+from functools import cache
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -41,7 +43,11 @@ def few_values(n=1_500):
 
 
 FEW_SPACES = {"region": list("ABCD"), "sex": ["F", "M"], "age": (0, 9), "w": (0, 10)}
-SAFE = dpf.sanitize(few_values(), epsilon=20, delta=1e-6, spaces=FEW_SPACES, key=bytes(32))
+
+
+@cache
+def few_released():
+    return dpf.sanitize(few_values(), epsilon=20, delta=1e-6, spaces=FEW_SPACES, key=bytes(32))
 
 
 def weighted_median(x, w):
@@ -132,16 +138,17 @@ def test_weighted_answers_cover_the_table():
     assert np.mean(np.concatenate(list(hits.values()))) >= 0.93, {name: np.mean(own) for name, own in hits.items()}
 
 
+@pytest.mark.walk(3)
 @pytest.mark.parametrize("name", ["value_counts", "shares", "crosstab", "median by", "std by", "var", "sum"])
 def test_weighted_answers_are_near_the_table(name):
     """At ε = 20, of a table of few values: within a twelfth of pandas' own, where equal weights differ by more."""
     ask, compute = QUESTIONS[name]
-    answer = np.atleast_2d(ask(dpf.Estimates(SAFE)).to_numpy(dtype=float))[:, 0]
+    answer = np.atleast_2d(ask(dpf.Estimates(few_released())).to_numpy(dtype=float))[:, 0]
     assert answer == pytest.approx(np.ravel(compute(few_values())), rel=0.08)
 
 
 def test_a_population_has_wider_intervals_and_attrs_name_the_weights():
-    table, population = (SAFE.dp.value_counts("sex", weights="w", target=t) for t in ("table", "population"))
+    table, population = (few_released().dp.value_counts("sex", weights="w", target=t) for t in ("table", "population"))
     assert (population["std_error"] > table["std_error"]).all()
     assert table.attrs["weights"] == "w"
     assert table.attrs["source"] == "tables"
@@ -150,12 +157,12 @@ def test_a_population_has_wider_intervals_and_attrs_name_the_weights():
 
 def test_shares_of_weights_add_up_to_one():
     for normalize, axis in ((True, None), ("index", 1), ("columns", 0)):
-        shares = SAFE.dp.crosstab("region", "sex", normalize=normalize, weights="w")["estimate"].to_numpy()
+        shares = few_released().dp.crosstab("region", "sex", normalize=normalize, weights="w")["estimate"].to_numpy()
         assert np.sum(shares, axis=axis) == pytest.approx(1, abs=1e-6)
 
 
 def test_quantiles_by_group_have_a_row_for_each_level():
-    quantiles = SAFE.dp.quantile("age", [0.25, 0.75], by="sex", weights="w")
+    quantiles = few_released().dp.quantile("age", [0.25, 0.75], by="sex", weights="w")
     assert quantiles.index.tolist() == [("F", 0.25), ("F", 0.75), ("M", 0.25), ("M", 0.75)]
     assert (np.diff(quantiles["estimate"])[[0, 2]] > 0).all()
     assert quantiles.index.names == ["sex", "q"]
@@ -174,7 +181,7 @@ def test_quantiles_by_group_have_a_row_for_each_level():
 )
 def test_weights_that_do_not_fit_are_refused(ask, words):
     with pytest.raises(dpf.ParameterError, match=words) as refusal:
-        ask(dpf.Estimates(SAFE))
+        ask(dpf.Estimates(few_released()))
     assert len(str(refusal.value).splitlines()) == 1
 
 
@@ -185,19 +192,21 @@ def test_weights_below_zero_are_refused():
         safe.dp.median("x", weights="w")
 
 
-WEIGHED = dpf.sanitize(few_values(), epsilon=20, delta=1e-6, spaces=FEW_SPACES, weights="w", key=bytes(32))
+@cache
+def few_weighed():
+    return dpf.sanitize(few_values(), epsilon=20, delta=1e-6, spaces=FEW_SPACES, weights="w", key=bytes(32))
 
 
 def test_sums_of_weights_are_measured_by_the_cells_of_every_other_column():
-    plan, table = dpf.Estimates(WEIGHED).plan, few_values()
+    plan, table = dpf.Estimates(few_weighed()).plan, few_values()
     sums = [measure for measure in plan.measures if measure.kind == "weights"]
     assert [measure.columns for measure in sums] == [("w", name) for name in ("region", "sex", "age")]
     assert plan.verify()
     assert dpf.Plan.from_json(plan.to_json()) == plan
-    assert WEIGHED.dp.verify()
+    assert few_weighed().dp.verify()
     # Codes are weights here; see WeightSteps for offset and scale.
     steps = WeightSteps.of(dpf.Integer(0, 10))
-    for released in WEIGHED.dp.release.tables:
+    for released in few_weighed().dp.release.tables:
         if released.measure.kind == "weights":
             exact = table.groupby(released.measure.columns[1])["w"].agg(
                 lambda w: (steps.scale * (w - steps.offset)).sum()
@@ -210,12 +219,13 @@ def test_sums_of_weights_are_measured_by_the_cells_of_every_other_column():
 @pytest.mark.parametrize("name", ["value_counts", "crosstab", "shares", "sum"])
 def test_answers_by_measured_sums_are_near_the_table(name):
     ask, compute = QUESTIONS[name]
-    answer = np.atleast_2d(ask(dpf.Estimates(WEIGHED)).to_numpy(dtype=float))[:, 0]
+    answer = np.atleast_2d(ask(dpf.Estimates(few_weighed())).to_numpy(dtype=float))[:, 0]
     assert answer == pytest.approx(np.ravel(compute(few_values())), rel=0.08)
 
 
 def test_measured_sums_lower_errors_of_weighted_counts():
-    errors = [safe.dp.value_counts("region", weights="w")["std_error"].mean() for safe in (WEIGHED, SAFE)]
+    releases = few_weighed(), few_released()
+    errors = [safe.dp.value_counts("region", weights="w")["std_error"].mean() for safe in releases]
     assert errors[0] < 0.6 * errors[1]
 
 
@@ -259,9 +269,9 @@ def test_files_hold_the_sums(tmp_path):
     few_values().to_parquet(tmp_path / "in.parquet")
     options = {"delta": 1e-6, "spaces": FEW_SPACES, "weights": "w", "key": bytes(32)}
     dpf.sanitize(tmp_path / "in.parquet", tmp_path / "out.parquet", epsilon=20, **options)
-    tables = [dpf.Estimates(source).plan.measures for source in (tmp_path / "out.parquet", WEIGHED)]
+    tables = [dpf.Estimates(source).plan.measures for source in (tmp_path / "out.parquet", few_weighed())]
     assert tables[0] == tables[1]
-    answers = [dpf.Estimates(s).count({"sex": "F"}, weights="w") for s in (tmp_path / "out.parquet", WEIGHED)]
+    answers = [dpf.Estimates(s).count({"sex": "F"}, weights="w") for s in (tmp_path / "out.parquet", few_weighed())]
     assert answers[0]["estimate"] == pytest.approx(answers[1]["estimate"], rel=0.02)
 
 
@@ -287,7 +297,7 @@ def test_weights_that_cannot_be_measured_are_refused_and_cost_nothing(tmp_path, 
 
 
 def test_the_command_line_takes_weights(tmp_path, capsys):
-    dpf.write(WEIGHED, tmp_path / "release.parquet")
+    dpf.write(few_weighed(), tmp_path / "release.parquet")
     for arguments in (["value-counts", "region"], ["median", "age", "--by", "sex"]):
         with pytest.raises(SystemExit) as ended:
             main(["estimate", str(tmp_path / "release.parquet"), *arguments, "--weights", "w"])

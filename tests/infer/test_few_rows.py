@@ -302,6 +302,7 @@ def test_truth_values_hold_all_rows_or_are_none(zeros, ones, twos, found, number
     assert are_truth_values(cells, 1_030, missing_variance=600.0) == found
 
 
+@pytest.mark.slow
 def test_years_are_found_where_their_cells_are_cut_into_hundreds():
     """3,000 rows over 70 years are 43 a year, as many as the noise: none stands out, but thirty together do.
 

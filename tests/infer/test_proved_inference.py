@@ -123,6 +123,7 @@ def test_what_was_inferred_is_proved():
     assert not any("might have asked" in line for line in certificate.attested)
 
 
+@pytest.mark.walk(10)
 @pytest.mark.parametrize("name", TAMPERED)
 def test_what_is_taken_out_or_made_less_does_not_verify(name):
     change, why = TAMPERED[name]

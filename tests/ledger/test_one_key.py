@@ -149,11 +149,13 @@ def test_a_key_serves_one_table_whatever_option_changes(ledger: dpf.Ledger, chan
     _walked(ledger, "pandas", PROMISE, CHANGES[change])
 
 
+@pytest.mark.walk(2)
 @pytest.mark.parametrize("change", ["sample", "order", "contributions", "nulls", "passthrough"])
 def test_a_key_serves_one_table_where_spaces_are_declared(ledger: dpf.Ledger, change: str) -> None:
     _walked(ledger, "pandas", {**PROMISE, "spaces": SPACES, "drop": ["site"]}, CHANGES[change])
 
 
+@pytest.mark.walk(1)
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "pandas"])
 def test_a_key_serves_one_table_of_every_kind(ledger: dpf.Ledger, kind: str) -> None:
     _walked(ledger, kind, {**PROMISE, "drop": ["site"]}, CHANGES["measure"])

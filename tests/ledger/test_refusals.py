@@ -111,7 +111,7 @@ ENTRIES: dict[str, Callable[..., Any]] = {
 ARROW = ("Arrow", "Arrow to CSV", "polars")
 OTHERS = ("complex", "sparse", "sparse text", "objects")
 """Columns that Arrow has no type for."""
-OFTEN = ("Arrow null", "timedelta64", "sparse", "Arrow time64[us]", "complex", "lists", "durations")
+OFTEN = ("Arrow null", "sparse", "lists", "durations")
 """Columns that are asked about in every run of the tests."""
 
 
@@ -157,6 +157,7 @@ OBJECTS: dict[str, list[Any]] = {
 }
 
 
+@pytest.mark.walk(2)
 @pytest.mark.parametrize(
     ("kind", "dtype"), [*((kind, object) for kind in OBJECTS), ("durations", "category"), ("times of day", "category")]
 )
@@ -217,6 +218,7 @@ def _nulls(table: Any) -> int:
     return int(frame["void"].isna().sum())
 
 
+@pytest.mark.walk(8)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("ending", [None, "parquet", "csv"])
 def test_columns_that_hold_nothing_stay_null_and_cost_nothing(kind: str, ending: str | None, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import math
+from functools import cache
 from itertools import product
 
 import numpy as np
@@ -29,12 +30,20 @@ SPACES = {
     "tags": Subset(list("abcdefgh"), 3),
 }
 PROMISE = Budget(1.0, 1e-6)
-AUTO = Workload("auto").measures(SPACES, PROMISE, None, 10_000, 1)
-PLAN = build_plan(SPACES, epsilon=1.0, delta=1e-6, n=10_000, measures=AUTO)
+
+
+@cache
+def auto_measures():
+    return Workload("auto").measures(SPACES, PROMISE, None, 10_000, 1)
+
+
+@cache
+def auto_plan():
+    return build_plan(SPACES, epsilon=1.0, delta=1e-6, n=10_000, measures=auto_measures())
 
 
 def test_by_default_all_pairs_and_what_numbers_and_sets_have_of_their_own():
-    found = {(m.kind, m.columns) for m in AUTO}
+    found = {(m.kind, m.columns) for m in auto_measures()}
     assert found == {
         ("one_way", ("age",)),
         ("sum", ("age",)),
@@ -49,16 +58,16 @@ def test_by_default_all_pairs_and_what_numbers_and_sets_have_of_their_own():
         ("joint", ("sex", "home", "age")),
     }
     # Where numbers have cells in pairs, all pairs have the same noise.
-    assert len({m.sigma2 for m in AUTO if m.kind == "joint" and len(m.columns) == 2}) == 1
+    assert len({m.sigma2 for m in auto_measures() if m.kind == "joint" and len(m.columns) == 2}) == 1
 
 
 def test_the_step_takes_its_share_of_what_inference_leaves():
     whole = largest_step(PROMISE, 0.1)
-    assert 0.998 < float(PLAN.tables_step.square / whole.square) / 0.9 <= 1
+    assert 0.998 < float(auto_plan().tables_step.square / whole.square) / 0.9 <= 1
     inference = Step(whole.mu / 2, 1e-9)
     less = Workload("auto", 0.25).measures(SPACES, PROMISE, inference, 10_000, 1)
     assert 0.998 < float(measures_step(less, SPACES, 1, 1e-6).square / (whole.square * 3 / 16)) <= 1
-    assert PLAN.tables_step.delta <= 1e-4 * PLAN.delta
+    assert auto_plan().tables_step.delta <= 1e-4 * auto_plan().delta
 
 
 @pytest.mark.walk(1)
@@ -67,13 +76,13 @@ def test_a_person_of_more_rows_has_more_noise(contributions):
     found = Workload("auto").measures(SPACES, PROMISE, None, 10_000, contributions)
     plan = build_plan(SPACES, epsilon=1.0, delta=1e-6, n=10_000, measures=found, contributions=contributions)
     assert plan.verify().ok
-    assert found[0].sigma2 > 0.999 * contributions**2 * AUTO[0].sigma2
+    assert found[0].sigma2 > 0.999 * contributions**2 * auto_measures()[0].sigma2
 
 
 def test_parts_of_numbers_sums_and_tables():
     """Shares 0.17, 0.12, 0.1 and 0.59 of 0.98; the last for pairs, a triple and sets. No number has levels."""
     parts = {}
-    for m in AUTO:
+    for m in auto_measures():
         lists = m.kind == "one_way" and m.columns != ("age",)
         kind = "list" if lists else "joint" if m.kind in OF_SETS else m.kind
         parts[kind] = parts.get(kind, 0) + m.noise(SPACES).numbers * m.noise(SPACES).span ** 2 / m.sigma2
@@ -84,7 +93,7 @@ def test_parts_of_numbers_sums_and_tables():
         "sum": 0.122,
         "joint": 0.602,
     }
-    joints = [m for m in AUTO if m.kind == "joint"]
+    joints = [m for m in auto_measures() if m.kind == "joint"]
     of_triples = sum(1 / m.sigma2 for m in joints if len(m.columns) == 3)
     assert 0.69 < of_triples / sum(1 / m.sigma2 for m in joints) < 0.71
 
@@ -319,22 +328,22 @@ def test_a_plan_checks_its_measures(measures, words):
 
 def test_measures_need_delta():
     with pytest.raises(ParameterError, match="measured tables need delta above 0; raise delta"):
-        build_plan(SPACES, epsilon=1.0, delta=0.0, n=10_000, measures=AUTO)
+        build_plan(SPACES, epsilon=1.0, delta=0.0, n=10_000, measures=auto_measures())
 
 
 def test_json_has_measures_where_there_are_some():
-    assert Plan.from_json(PLAN.to_json()) == PLAN
-    assert json.loads(PLAN.to_json())["schema"] == 2
+    assert Plan.from_json(auto_plan().to_json()) == auto_plan()
+    assert json.loads(auto_plan().to_json())["schema"] == 2
     bare = build_plan(SPACES, epsilon=1.0, delta=1e-6, n=10_000)
     assert (json.loads(bare.to_json())["schema"], "measures" in bare.to_json()) == (1, False)
-    damaged = json.loads(PLAN.to_json())
+    damaged = json.loads(auto_plan().to_json())
     damaged["measures"][0]["noise"] = 1
     with pytest.raises(PlanError, match=r"every measure has the.*sigma2,.*perhaps level, most"):
         Plan.from_json(json.dumps(damaged))
 
 
 def test_less_noise_than_the_promise_allows_is_refused():
-    quiet = json.loads(PLAN.to_json())
+    quiet = json.loads(auto_plan().to_json())
     for measure in quiet["measures"]:
         measure["sigma2"] /= 4
     with pytest.raises(PlanError, match=r"exceed|exhausted|allowed|claims"):
@@ -342,21 +351,21 @@ def test_less_noise_than_the_promise_allows_is_refused():
 
 
 def test_lines_say_what_is_measured():
-    text = "\n".join(PLAN.lines())
+    text = "\n".join(auto_plan().lines())
     assert "Measured in addition to the rows" in text
     assert "4 joint tables at sigma=" in text
     assert "Steps: tables mu=" in text
 
 
 def test_the_certificate_finds_a_plan_that_forgets_its_tables(monkeypatch):
-    assert PLAN.verify().ok
+    assert auto_plan().verify().ok
 
     def forgets(*terms):
         return terms_of(*terms[:7])
 
     for module in (data, build):
         monkeypatch.setattr(module, "terms_of", forgets)
-    forgetful = build_plan(SPACES, epsilon=1.0, delta=1e-6, n=10_000, measures=AUTO)
+    forgetful = build_plan(SPACES, epsilon=1.0, delta=1e-6, n=10_000, measures=auto_measures())
     certificate = forgetful.verify()
     assert not certificate.ok
     assert certificate.delta > 2 * forgetful.delta
@@ -376,8 +385,8 @@ def test_what_inference_takes_of_delta_leaves_the_tables_their_slack():
 
 
 def test_replanning_keeps_the_tables():
-    larger = PLAN.replan(50_000)
-    assert larger.measures == AUTO
+    larger = auto_plan().replan(50_000)
+    assert larger.measures == auto_measures()
     assert larger.verify().ok
 
 

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pandas as pd
 import pytest
-from examples import channel, plan_of
+from examples import channel, edit_plan, plan_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -114,14 +114,7 @@ def test_a_plan_can_be_written_by_hand(tmp_path):
 
 
 def edited(**changes):
-    data = json.loads(plan_of(SPACES, epsilon=1.0).to_json())
-    for path, value in changes.items():
-        place = data
-        *parents, last = path.split("__")
-        for part in parents:
-            place = place[int(part) if part.isdigit() else part]
-        place[int(last) if last.isdigit() else last] = value
-    return json.dumps(data)
+    return edit_plan(plan_of(SPACES, epsilon=1.0), **changes)
 
 
 @pytest.mark.parametrize(

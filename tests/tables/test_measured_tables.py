@@ -3,6 +3,7 @@
 import base64
 import json
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -44,37 +45,49 @@ MEASURES = (
     Measure("joint", ("sex", "age"), 8_000.0, 12),
     Measure("joint", ("sex", "home", "age"), 20_000.0, 12),
 )
-PLAN = build_plan(SPACES, epsilon=1.0, delta=1e-6, n=N, measures=MEASURES)
-SAFE = dpf.sanitize(frame(), plan=PLAN, key=KEY)
-INFO = SAFE.dp.release
+
+
+@cache
+def measured_plan():
+    return build_plan(SPACES, epsilon=1.0, delta=1e-6, n=N, measures=MEASURES)
+
+
+@cache
+def measured_release():
+    return dpf.sanitize(frame(), plan=measured_plan(), key=KEY)
+
+
+@cache
+def measured_info():
+    return measured_release().dp.release
 
 
 def test_the_description_has_the_tables_of_all_rows():
-    assert [table.measure for table in INFO.tables] == list(MEASURES)
+    assert [table.measure for table in measured_info().tables] == list(MEASURES)
     raw = frame()
     exact = pd.crosstab(raw["sex"], raw["home"])[["own", "let"]].to_numpy()
     # 4 cells beyond 6σ under a fixed key: probability below 1e-8.
-    assert np.abs(INFO.tables[2].counts - exact).max() < 6 * 8_000**0.5
-    assert INFO.tables[3].starts[0] is None
-    assert INFO.tables[3].counts.shape == (2, len(INFO.tables[3].starts[1]) + 1)
-    assert Source(SAFE, None).tables == INFO.tables
-    assert SAFE.dp.verify()
+    assert np.abs(measured_info().tables[2].counts - exact).max() < 6 * 8_000**0.5
+    assert measured_info().tables[3].starts[0] is None
+    assert measured_info().tables[3].counts.shape == (2, len(measured_info().tables[3].starts[1]) + 1)
+    assert Source(measured_release(), None).tables == measured_info().tables
+    assert measured_release().dp.verify()
 
 
 def test_the_description_is_read_back_as_it_was():
-    assert ReleaseInfo.from_json(INFO.to_json()) == INFO
-    assert (len(INFO.digest), len(INFO.row_digest)) == (32, 16)
+    assert ReleaseInfo.from_json(measured_info().to_json()) == measured_info()
+    assert (len(measured_info().digest), len(measured_info().row_digest)) == (32, 16)
 
 
 def test_a_count_takes_few_bytes():
-    tables = json.loads(INFO.to_json())["tables"]
-    assert len(tables["counts"]) < 4 * sum(table.counts.size for table in INFO.tables)
+    tables = json.loads(measured_info().to_json())["tables"]
+    assert len(tables["counts"]) < 4 * sum(table.counts.size for table in measured_info().tables)
 
 
 @pytest.mark.parametrize("batch_rows", [1, 999, N])
 def test_parquet_has_the_same_tables(tmp_path, batch_rows):
     rows = 200 if batch_rows == 1 else N
-    raw, plan = frame().iloc[:rows], PLAN.replan(rows)
+    raw, plan = frame().iloc[:rows], measured_plan().replan(rows)
     raw.to_parquet(tmp_path / "in.parquet")
     memory = dpf.sanitize(raw, plan=plan, key=KEY).dp.release
     info = dpf.sanitize(tmp_path / "in.parquet", tmp_path / "out.parquet", plan=plan, key=KEY, batch_rows=batch_rows)
@@ -85,14 +98,14 @@ def test_parquet_has_the_same_tables(tmp_path, batch_rows):
 
 
 def test_tables_are_kept_when_a_release_is_written_and_attached(tmp_path):
-    assert dpf.write(SAFE, tmp_path / "safe.parquet") == INFO
-    bare = SAFE.copy()
+    assert dpf.write(measured_release(), tmp_path / "safe.parquet") == measured_info()
+    bare = measured_release().copy()
     bare.attrs = {}
-    assert dpf.attach(bare, INFO).dp.release == INFO
+    assert dpf.attach(bare, measured_info()).dp.release == measured_info()
     with pytest.warns(dpf.DpframeWarning, match="the table lost its release's"):
-        assert dpf.attach(bare, PLAN).dp.release.tables == ()
+        assert dpf.attach(bare, measured_plan()).dp.release.tables == ()
     with pytest.warns(dpf.DpframeWarning, match="the noisy rows only"):
-        dpf.Estimates(bare, PLAN)
+        dpf.Estimates(bare, measured_plan())
 
 
 def test_the_very_frame_of_polars_knows_its_release(tmp_path):
@@ -116,9 +129,9 @@ def test_the_very_frame_of_polars_knows_its_release(tmp_path):
 
 
 def test_rows_alone_still_tell():
-    stripped = json.loads(INFO.to_json())
+    stripped = json.loads(measured_info().to_json())
     del stripped["tables"]
-    alone = SAFE.copy()
+    alone = measured_release().copy()
     alone.attrs = {"dpframe": json.dumps(stripped)}
     assert alone.dp.release.tables == ()
     assert dpf.Estimates(alone).verify()
@@ -126,7 +139,7 @@ def test_rows_alone_still_tell():
 
 
 def tampered(change):
-    data = json.loads(INFO.to_json())
+    data = json.loads(measured_info().to_json())
     change(data)
     return json.dumps(data)
 
@@ -138,7 +151,7 @@ def _flipped(data):
 
 
 def _of_another(data):
-    other = dpf.sanitize(frame(1), plan=PLAN, key=KEY[::-1]).dp.release
+    other = dpf.sanitize(frame(1), plan=measured_plan(), key=KEY[::-1]).dp.release
     data["tables"] = json.loads(other.to_json())["tables"]
 
 
@@ -159,7 +172,7 @@ def test_tables_not_of_this_release_are_refused(change, tmp_path):
     with pytest.raises(PlanError, match=r"measured tables are not.*digest is another"):
         ReleaseInfo.from_json(text)
     path = tmp_path / "safe.parquet"
-    dpf.write(SAFE, path)
+    dpf.write(measured_release(), path)
     table = pq.read_table(path)
     pq.write_table(table.replace_schema_metadata({**table.schema.metadata, b"dpframe": text.encode()}), path)
     assert not dpf.verify(path).ok
@@ -208,7 +221,7 @@ def test_numbers_are_cut_by_noisy_counts_or_the_release_is_not_verified(change, 
 
 def test_cuts_of_an_older_rule_are_attested(tmp_path):
     """Version 0.2.0 cut numbers by one-ways of 60 cells, and gave spikes no bins of their own."""
-    certificate = edited(SAFE, _bins_moved, tmp_path)
+    certificate = edited(measured_release(), _bins_moved, tmp_path)
     assert certificate.ok
     labels = "sex × age, sex × home × age"
     assert (
@@ -218,8 +231,8 @@ def test_cuts_of_an_older_rule_are_attested(tmp_path):
 
 
 def test_rows_joined_with_the_tables_of_another_release_are_no_release():
-    other = dpf.sanitize(frame(1), plan=PLAN, key=KEY[::-1])
-    joined = SAFE.copy()
+    other = dpf.sanitize(frame(1), plan=measured_plan(), key=KEY[::-1])
+    joined = measured_release().copy()
     joined.attrs = other.attrs
     assert not joined.dp.verify()
 
@@ -327,7 +340,7 @@ def test_requests_that_break_a_rule_cost_nothing(tmp_path, options, words):
 
 
 def test_the_report_says_what_was_measured():
-    report = SAFE.dp.report()
+    report = measured_release().dp.report()
     joints = "<li>3 joint tables at sigma=89.44 to 141.4 (sex × home, sex × age, sex × home × age)</li>"
     assert joints in report.to_html()
     assert "Measured in addition to the rows" in str(report)
@@ -368,10 +381,10 @@ def test_a_channel_that_may_fail_is_accounted_for_as_in_known_order():
 def test_what_tables_tell_of_a_row_is_in_its_local_promise():
     """A row's place hides nothing of counts: its own loss and theirs are added."""
     without = build_plan(SPACES, epsilon=1.0, delta=1e-6, n=N)
-    assert PLAN.local.delta == 1e-6
-    rows = sum(unit.certified.epsilon for unit in PLAN.units)
-    assert rows < PLAN.local.epsilon <= rows + 1.0
-    assert PLAN["sex"].mechanism.epsilon < without["sex"].mechanism.epsilon
+    assert measured_plan().local.delta == 1e-6
+    rows = sum(unit.certified.epsilon for unit in measured_plan().units)
+    assert rows < measured_plan().local.epsilon <= rows + 1.0
+    assert measured_plan()["sex"].mechanism.epsilon < without["sex"].mechanism.epsilon
     capped = dpf.plan(frame(), 1.0, 1e-6, spaces=SPACES, local_epsilon=2.0)
     assert capped.measures
     assert capped.local.epsilon <= 2.0
@@ -407,10 +420,10 @@ def test_a_local_promise_that_tables_alone_exceed_costs_nothing(tmp_path, option
 @pytest.mark.slow
 def test_a_forecast_is_of_rows_and_tables():
     """60 releases: root mean squares of errors within a fifth of the forecast's (their own error is below a tenth)."""
-    raw, table = frame(), PLAN.forecast()
+    raw, table = frame(), measured_plan().forecast()
     errors = []
     for key in range(60):
-        safe = dpf.sanitize(raw, plan=PLAN, key=key.to_bytes(32, "big"))
+        safe = dpf.sanitize(raw, plan=measured_plan(), key=key.to_bytes(32, "big"))
         shares = safe.dp.joint(["sex", "home"], normalize=True, method="inverse")["estimate"]
         truth = raw.value_counts(["sex", "home"], normalize=True).reindex(shares.index)
         errors.append([((shares - truth) ** 2).mean(), (safe.dp.mean("age")["estimate"] - raw["age"].mean()) ** 2])
@@ -446,10 +459,10 @@ def test_measures_are_not_added_by_hand_to_inference_in_known_order():
 def test_a_file_whose_measured_tables_were_taken_out_does_not_verify(tmp_path, digest):
     """Whether their part of the digest was taken out with them or not."""
     path = tmp_path / "out.parquet"
-    dpf.write(SAFE, path)
+    dpf.write(measured_release(), path)
     assert dpf.verify(path).ok
     table = pq.read_table(path)
-    data = json.loads(INFO.to_json())
+    data = json.loads(measured_info().to_json())
     del data["tables"]
     data["digest"] = data["digest"][:digest]
     found = {key: json.dumps(data) if b"dpframe" in key else value for key, value in table.schema.metadata.items()}

@@ -10,6 +10,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from examples import VISITS as SPACES
+from examples import visits
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
@@ -19,16 +21,6 @@ from dpframe.tables import persons
 from dpframe.tables.persons import row_counts
 
 KEY = bytes(range(32))
-SPACES = {"visit": ["home", "clinic", "ward"], "age": (0, 100)}
-
-
-def visits(rows, seed=0):
-    """So many rows for each person, in a mixed order."""
-    rng = np.random.default_rng(seed)
-    ids = rng.permutation(np.repeat(np.arange(len(rows)), rows))
-    frame = pd.DataFrame({"patient": [f"p{i}" for i in ids], "age": rng.integers(0, 101, len(ids))})
-    frame["visit"] = rng.choice(SPACES["visit"], len(ids))
-    return frame
 
 
 def counted(ids, rows, key=KEY, chunks=1, **options):

@@ -8,6 +8,7 @@ import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from itertools import permutations
 from pathlib import Path
 from typing import Any
@@ -26,9 +27,21 @@ from dpframe import Categorical, Integer, Nullable, Real, Subset
 from dpframe.cli.main import main
 
 SPACES = {"age": (0, 120), "sex": ["F", "M", "X"], "wage": Nullable(Real(0, 1000, steps=5_000))}
-PLAN = plan_of(SPACES, epsilon=3.0, delta=0, n=400)
-CREDITED = plan_of(SPACES, epsilon=1.0, n=400)
-DRAWN = plan_of(SPACES, epsilon=1.0, n=400, sample=100)
+
+
+@cache
+def pure_plan():
+    return plan_of(SPACES, epsilon=3.0, delta=0, n=400)
+
+
+@cache
+def shuffled_plan():
+    return plan_of(SPACES, epsilon=1.0, n=400)
+
+
+@cache
+def sampled_plan():
+    return plan_of(SPACES, epsilon=1.0, n=400, sample=100)
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +56,7 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
         }
     )
     frame.to_parquet(folder / "in.parquet", index=False)
-    dpf.sanitize(folder / "in.parquet", folder / "out.parquet", plan=PLAN)
+    dpf.sanitize(folder / "in.parquet", folder / "out.parquet", plan=pure_plan())
     return folder / "out.parquet"
 
 
@@ -97,7 +110,7 @@ def test_a_released_file_is_verified(released: Path) -> None:
     found = dpf.verify(released)
     assert found.ok, found.failures
     assert found.checks[-1].startswith("the file holds the 400 rows that were released")
-    assert (found.epsilon, found.proofs) == (PLAN.verify().epsilon, PLAN.verify().proofs)
+    assert (found.epsilon, found.proofs) == (pure_plan().verify().epsilon, pure_plan().verify().proofs)
     assert dpf.verify(rewrite(released)).ok
     # Rows have no order of their own.
     assert dpf.verify(rewrite(released, table=lambda t: t.take(np.arange(400)[::-1]))).ok
@@ -141,7 +154,11 @@ def test_changed_columns_are_caught(released: Path) -> None:
 
 
 def test_another_plans_metadata_is_caught(released: Path) -> None:
-    for other in (replace(PLAN, n=401), plan_of(SPACES, epsilon=2.0, n=400), replace(PLAN, shuffle=False)):
+    for other in (
+        replace(pure_plan(), n=401),
+        plan_of(SPACES, epsilon=2.0, n=400),
+        replace(pure_plan(), shuffle=False),
+    ):
         text = replanned(lambda plan, other=other: plan.update(json.loads(other.to_json())))
         assert "digest is another" in only_failure(rewrite(released, text=text))
     elsewhere = plan_of({"town": ["a", "b"]}, epsilon=1.0)
@@ -151,7 +168,7 @@ def test_another_plans_metadata_is_caught(released: Path) -> None:
 
 def test_a_claim_below_what_is_lost_is_caught(released: Path) -> None:
     """By 1e-9, for the total and for a column, and whoever forges it may recompute the digest."""
-    certified = PLAN.verify().epsilon
+    certified = pure_plan().verify().epsilon
     for claim, holds in [(certified - 1e-9, False), (certified + 1e-9, True)]:
         path = rewrite(released, text=replanned(lambda plan, claim=claim: plan.update(epsilon=claim)))
         if holds:
@@ -190,15 +207,15 @@ def credited(tmp_path_factory: pytest.TempPathFactory) -> Path:
         {"age": rng.integers(0, 121, 400), "sex": rng.choice(["F", "M", "X"], 400), "wage": rng.random(400) * 1000}
     )
     frame.to_parquet(folder / "in.parquet", index=False)
-    dpf.sanitize(folder / "in.parquet", folder / "out.parquet", plan=CREDITED)
-    dpf.sanitize(folder / "in.parquet", folder / "drawn.parquet", plan=DRAWN)
+    dpf.sanitize(folder / "in.parquet", folder / "out.parquet", plan=shuffled_plan())
+    dpf.sanitize(folder / "in.parquet", folder / "drawn.parquet", plan=sampled_plan())
     return folder / "out.parquet"
 
 
 def test_releases_with_credit_are_verified(credited: Path) -> None:
     found = dpf.verify(credited)
     assert found.ok, found.failures
-    assert (found.epsilon, found.delta) == (1.0, CREDITED.verify().delta)
+    assert (found.epsilon, found.delta) == (1.0, shuffled_plan().verify().delta)
     assert "400 rows in secret order: the privacy blanket of these columns" in found.checks[0]
     assert dpf.verify(rewrite(credited, table=lambda t: t.take(np.arange(400)[::-1]))).ok
     drawn = dpf.verify(credited.parent / "drawn.parquet")
@@ -213,7 +230,7 @@ def test_releases_with_credit_are_verified(credited: Path) -> None:
     [
         {"epsilon": 1.0 - 1e-4},
         {"delta": 0.0},
-        {"delta": CREDITED.verify().delta * (1 - 1e-9)},
+        {"delta": shuffled_plan().verify().delta * (1 - 1e-9)},
         {"n": 399},
         {"n": None},
         {"n": 1},
@@ -239,7 +256,7 @@ def test_an_overstated_number_of_rows_is_caught(credited: Path) -> None:
         said = rewrite(credited, text=replanned(lambda plan, n=n: plan.update(n=n)))
         assert only_failure(redigested(said)) == f"the plan counts on {n:,} rows, the release had 400"
     plan = plan_of(SPACES, epsilon=1.0, n=4_000)
-    assert plan["sex"].mechanism.epsilon > CREDITED["sex"].mechanism.epsilon
+    assert plan["sex"].mechanism.epsilon > shuffled_plan()["sex"].mechanism.epsilon
     info = dpf.ReleaseInfo(plan, 400, "0" * 16).to_json()
     assert only_failure(redigested(rewrite(credited, text=lambda _: info))) == (
         "the plan counts on 4,000 rows, the release had 400"

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -39,12 +40,14 @@ def codes(seed=0):
     return generator.permutation(found).astype(np.uint16)
 
 
-PLAN = plan_of(levels())
+@cache
+def levels_plan():
+    return plan_of(levels())
 
 
 def test_cells_hold_exact_counts_and_noise():
     rows = codes()
-    first, second = measured_tables({"x": rows}, PLAN, KEY)
+    first, second = measured_tables({"x": rows}, levels_plan(), KEY)
     starts = cells_between(SPACE, 64, 0, 1_000)
     exact = np.histogram(rows[rows < 1_000], bins=[*starts, 1_000])[0]
     assert np.abs(first.counts[:-1] - exact).max() <= 5  # sigma is 0.71
@@ -58,12 +61,12 @@ def test_cells_hold_exact_counts_and_noise():
 
 def test_tables_do_not_depend_on_how_rows_come():
     rows = codes()
-    whole = measured_tables({"x": rows}, PLAN, KEY)
-    parts = Tables(PLAN, KEY)
+    whole = measured_tables({"x": rows}, levels_plan(), KEY)
+    parts = Tables(levels_plan(), KEY)
     for start in range(0, ROWS, 37):
         parts.add({"x": rows[start : start + 37]}, start)
     assert parts.measured() == whole
-    one, other = Tables(PLAN, KEY), Tables(PLAN, KEY)
+    one, other = Tables(levels_plan(), KEY), Tables(levels_plan(), KEY)
     one.add({"x": rows[:1_500]}, 0)
     other.add({"x": rows[1_500:]}, 1_500)
     one.merge(other.counts)
@@ -129,13 +132,13 @@ def test_files_and_memory_have_the_same_tables(tmp_path):
 
 
 def test_damaged_tables_are_none():
-    tables = measured_tables({"x": codes()}, PLAN, KEY)
+    tables = measured_tables({"x": codes()}, levels_plan(), KEY)
     good = packed(tables)
-    assert unpacked(good, PLAN.measures, {"x": SPACE}) == tables
+    assert unpacked(good, levels_plan().measures, {"x": SPACE}) == tables
     ((name, size, starts),) = good["bins"]
     for damaged in ([*starts, 17], starts[:-1], [-1, *starts], [*starts, 5_000], starts[::-1], ["0"], None):
         bins = [[name, size, damaged]] if damaged is not None else []
-        assert unpacked(good | {"bins": bins}, PLAN.measures, {"x": SPACE}) is None
+        assert unpacked(good | {"bins": bins}, levels_plan().measures, {"x": SPACE}) is None
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import base64
 import json
 import math
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -65,7 +66,9 @@ def exact(column, space, measure, parents):
     return np.searchsorted(column, stops) - np.searchsorted(column, starts)
 
 
-LOUD = plan_of(900.0)
+@cache
+def noisy_plan():
+    return plan_of(900.0)
 
 
 class TestCounts:
@@ -76,7 +79,7 @@ class TestCounts:
         if not noise:
             monkeypatch.setattr("dpframe.release.noisy_tables.noisy", lambda counts, *_: np.asarray(counts, np.int64))
         table, errors = codes(), []
-        for found in measured_tables(table, LOUD, KEY):
+        for found in measured_tables(table, noisy_plan(), KEY):
             name, measure = found.measure.columns[0], found.measure
             space = SPACES[name]
             wanted = exact(table[name], space, measure, found.starts[0])
@@ -91,7 +94,7 @@ class TestCounts:
         assert abs(np.mean(np.square(errors)) / 900 - noise) < 0.25
 
     def test_a_heap_is_found_down_to_its_code(self):
-        found = {(t.measure.columns[0], t.measure.level): t for t in measured_tables(codes(), LOUD, KEY)}
+        found = {(t.measure.columns[0], t.measure.level): t for t in measured_tables(codes(), noisy_plan(), KEY)}
         hours = found["hours", 2]
         starts = children(SPACES["hours"], 2, list(hours.starts[0]))
         assert starts[np.argmax(hours.counts)] == 60
@@ -100,7 +103,7 @@ class TestCounts:
 
     def test_parents_stand_out_of_the_level_before(self):
         before = {}
-        for found in measured_tables(codes(), LOUD, KEY):
+        for found in measured_tables(codes(), noisy_plan(), KEY):
             measure, space = found.measure, SPACES[found.measure.columns[0]]
             if measure.level > 1:
                 starts, counts = before[measure.columns, measure.level - 1]
@@ -114,22 +117,22 @@ class TestCounts:
     @pytest.mark.parametrize("rows", [1, 170, N])
     def test_any_batches_give_the_same_tables(self, rows):
         count = 300 if rows == 1 else N
-        table, tables = codes(count), Tables(LOUD, KEY)
+        table, tables = codes(count), Tables(noisy_plan(), KEY)
         for start in range(0, count, rows):
             tables.add({name: column[start : start + rows] for name, column in table.items()}, start)
-        assert tables.measured() == measured_tables(table, LOUD, KEY)
+        assert tables.measured() == measured_tables(table, noisy_plan(), KEY)
 
     def test_parts_that_were_counted_elsewhere_give_the_same_tables(self):
-        table, whole = codes(), Tables(LOUD, KEY)
+        table, whole = codes(), Tables(noisy_plan(), KEY)
         for start in range(0, N, 2_500):
-            part = Tables(LOUD, KEY)
+            part = Tables(noisy_plan(), KEY)
             part.add({name: column[start : start + 2_500] for name, column in table.items()}, start)
             whole.merge(part.counts)
-        assert whole.measured() == measured_tables(table, LOUD, KEY)
+        assert whole.measured() == measured_tables(table, noisy_plan(), KEY)
 
     def test_nothing_stands_out_of_noise_alone(self):
         empty = {name: column[:0] for name, column in codes().items()}
-        for found in measured_tables(empty, LOUD, KEY):
+        for found in measured_tables(empty, noisy_plan(), KEY):
             # 202 cells that hold nothing at 4σ: one is divided with probability 0.007.
             if found.measure.level > 1:
                 assert (found.starts, found.counts.shape) == (((),), (0,))
@@ -213,7 +216,7 @@ class TestCost:
         assert math.isclose(squares[0], 2 / 900.0, rel_tol=1e-3)
 
     def test_a_plan_with_levels_is_verified(self):
-        assert LOUD.verify().ok
+        assert noisy_plan().verify().ok
         assert plan_of(100.0 * 2**10).verify().ok
 
 
@@ -221,9 +224,9 @@ class TestPlans:
     """Levels in plans: written, read and refused."""
 
     def test_plans_are_read_back_as_they_were(self):
-        read = Plan.from_json(LOUD.to_json())
-        assert read == LOUD
-        assert read.digest == LOUD.digest
+        read = Plan.from_json(noisy_plan().to_json())
+        assert read == noisy_plan()
+        assert read.digest == noisy_plan().digest
         assert [m.level for m in read.measures] == [1, 2, 1, 2, 3, 4, 1, 2, 3, 4]
 
     def test_level_zero_is_not_written(self):
@@ -266,9 +269,23 @@ class TestPlans:
 RAW = pd.DataFrame({"hours": codes()["hours"], "gain": codes()["gain"] * (1e5 / 65_536)})
 RAW["hours"] = RAW["hours"].astype("Int64").where(RAW["hours"] < 1_020) - 20
 SOME = {name: SPACES[name] for name in RAW}
-PLAN = build_plan(SOME, epsilon=3.0, delta=1e-6, n=N, measures=(*levels_of("hours", 900.0), *levels_of("gain", 900.0)))
-SAFE = dpf.sanitize(RAW, plan=PLAN, key=KEY)
-INFO = SAFE.dp.release
+
+
+@cache
+def levels_plan():
+    return build_plan(
+        SOME, epsilon=3.0, delta=1e-6, n=N, measures=(*levels_of("hours", 900.0), *levels_of("gain", 900.0))
+    )
+
+
+@cache
+def levels_release():
+    return dpf.sanitize(RAW, plan=levels_plan(), key=KEY)
+
+
+@cache
+def levels_info():
+    return levels_release().dp.release
 
 
 class TestReleases:
@@ -278,21 +295,21 @@ class TestReleases:
     def test_parquet_has_the_same_tables(self, tmp_path, batch_rows):
         RAW.to_parquet(tmp_path / "in.parquet")
         target = tmp_path / "out.parquet"
-        info = dpf.sanitize(tmp_path / "in.parquet", target, plan=PLAN, key=KEY, batch_rows=batch_rows)
-        assert info == INFO
-        assert dpf.read(target).dp.release.tables == INFO.tables
+        info = dpf.sanitize(tmp_path / "in.parquet", target, plan=levels_plan(), key=KEY, batch_rows=batch_rows)
+        assert info == levels_info()
+        assert dpf.read(target).dp.release.tables == levels_info().tables
         assert dpf.verify(target).ok
 
     def test_the_description_is_read_back_as_it_was(self):
-        assert ReleaseInfo.from_json(INFO.to_json()) == INFO
-        assert [t.measure for t in INFO.tables] == list(PLAN.measures)
+        assert ReleaseInfo.from_json(levels_info().to_json()) == levels_info()
+        assert [t.measure for t in levels_info().tables] == list(levels_plan().measures)
 
     def test_tables_are_packed_and_unpacked(self):
-        data = json.loads(json.dumps(packed(INFO.tables)))
-        assert unpacked(data, PLAN.measures, PLAN.spaces) == INFO.tables
+        data = json.loads(json.dumps(packed(levels_info().tables)))
+        assert unpacked(data, levels_plan().measures, levels_plan().spaces) == levels_info().tables
         empty = {name: np.zeros(0, dtype=np.uint32) for name in SOME}
-        tables = measured_tables(empty, PLAN, KEY)
-        assert unpacked(packed(tables), PLAN.measures, PLAN.spaces) == tables
+        tables = measured_tables(empty, levels_plan(), KEY)
+        assert unpacked(packed(tables), levels_plan().measures, levels_plan().spaces) == tables
 
     @pytest.mark.parametrize(
         "change",
@@ -314,14 +331,14 @@ class TestReleases:
         ],
     )
     def test_damaged_cells_are_refused_as_other_tables_are(self, change):
-        data = json.loads(INFO.to_json())
+        data = json.loads(levels_info().to_json())
         change(data["tables"]["bins"])
-        assert unpacked(data["tables"], PLAN.measures, PLAN.spaces) is None
+        assert unpacked(data["tables"], levels_plan().measures, levels_plan().spaces) is None
         with pytest.raises(PlanError, match=r"measured tables are not.*digest is another"):
             ReleaseInfo.from_json(json.dumps(data))
 
     def test_a_changed_count_is_refused(self):
-        data = json.loads(INFO.to_json())
+        data = json.loads(levels_info().to_json())
         blob = bytearray(base64.b64decode(data["tables"]["counts"]))
         blob[-20] ^= 4
         data["tables"]["counts"] = base64.b64encode(bytes(blob)).decode()

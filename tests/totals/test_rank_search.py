@@ -2,31 +2,21 @@
 
 import itertools
 import math
-from fractions import Fraction
 
 import numpy as np
 import pytest
+from test_ranks import LEVELS, ROWS, ranks
 
-from dpframe import Budget, Integer, Nullable
+from dpframe import Budget
 from dpframe.accounting.gaussian_dp import Step, step_delta
 from dpframe.accounting.unit import Unit
 from dpframe.noise.keystream import Keystream
 from dpframe.totals.answers import GaussianAnswer, Numbers, Portion, gaussian
 from dpframe.totals.questions import ALL_ROWS, Groups
-from dpframe.totals.ranks import RankCounts, Readings, halvings, search_quantiles, search_shares
+from dpframe.totals.ranks import Readings, halvings, search_quantiles, search_shares
 
 ADDED = Unit(added=True)
 BY = Groups(by="g", count=2, place=lambda codes: codes)
-SPACE = Nullable(Integer(0, 2))
-ROWS = list(itertools.product(range(4), range(3)))  # the last value is null, the last group none
-LEVELS = [Fraction(1, 2), Fraction(1, 10), Fraction(3, 4)]
-
-
-def ranks(rows, unit, groups):
-    found = RankCounts("a", SPACE, unit, groups)
-    columns = np.array(rows, dtype=np.uint8).reshape(-1, 2).T
-    found.add({"a": columns[0], "g": columns[1]})
-    return found
 
 
 @pytest.mark.parametrize("level", LEVELS)

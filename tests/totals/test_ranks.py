@@ -47,7 +47,7 @@ def scores(rows, unit, groups, level, margin):
     return [mine.margin_scores(group, level, 1, margin) for group in range(groups.count)]
 
 
-@pytest.mark.walk(18)
+@pytest.mark.walk(9)
 @pytest.mark.parametrize("margin", [None, 1, 5])
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("groups", [ALL_ROWS, BY], ids=["whole", "by"])

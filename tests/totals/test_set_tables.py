@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -27,7 +28,11 @@ ITEMS = list("abcdefgh")
 MEASURES = tuple(Measure(kind, ("x",), 4e6, most) for kind, most in (("items", 3), ("sizes", 0), ("item_pairs", 3)))
 SPACES = {"x": Nullable(Subset(ITEMS)), "sex": Categorical(["F", "M"])}
 N = 400
-PLAN = build_plan(SPACES, epsilon=1.0, delta=1e-6, n=N, measures=MEASURES)
+
+
+@cache
+def sets_plan():
+    return build_plan(SPACES, epsilon=1.0, delta=1e-6, n=N, measures=MEASURES)
 
 
 def codes(n=N, seed=1):
@@ -57,7 +62,7 @@ def test_counts_are_those_of_sets_cut_to_the_same_items(monkeypatch):
         "dpframe.release.noisy_tables.noisy", lambda counts, sigma2, stream: np.asarray(counts, np.int64)
     )
     table = codes()
-    items, sizes, pairs = (one.counts for one in measured_tables(table, PLAN, bytes(32)))
+    items, sizes, pairs = (one.counts for one in measured_tables(table, sets_plan(), bytes(32)))
     present = [code for code in table["x"][:, 0] if not int(code) >> len(ITEMS) & 1]
     assert sizes.tolist() == [sum(len(members(c)) == size for c in present) for size in range(9)]
     assert items.sum() == sum(min(len(members(c)), 3) for c in present)
@@ -85,13 +90,13 @@ def test_a_row_moves_no_more_than_is_stated_whatever_its_words():
 
 
 def test_any_batches_and_any_merging_give_the_same_tables():
-    table, whole = codes(200), measured_tables(codes(200), PLAN, bytes(32))
+    table, whole = codes(200), measured_tables(codes(200), sets_plan(), bytes(32))
     for rows in (1, 7, 199):
-        tables, parts = Tables(PLAN, bytes(32)), Tables(PLAN, bytes(32))
+        tables, parts = Tables(sets_plan(), bytes(32)), Tables(sets_plan(), bytes(32))
         for start in range(0, 200, rows):
             part = {name: column[start : start + rows] for name, column in table.items()}
             tables.add(part, start)
-            apart = Tables(PLAN, bytes(32))
+            apart = Tables(sets_plan(), bytes(32))
             apart.add(part, start)
             parts.merge(apart.counts)
         assert tables.measured() == whole == parts.measured()
