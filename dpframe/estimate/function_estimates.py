@@ -327,9 +327,9 @@ class FunctionEstimates(NumberEstimates):
         # Without measured tables errors of groups count as independent.
         if not self._joints.tables or self._joints.tables.member(by) is None:
             return np.eye(len(index))
-        draws, (axis,) = self._joints.posterior.of([by, column]), self._axes([by], {})
+        draws, (axis,) = self._joints.posterior.conditioned([by, column]), self._axes([by], {})
         parts = draws.columns[draws.names.index(by)].axis.overlap_with(axis)
-        means = draws.means({by: parts}, column)[:, : len(axis.labels)]
+        means = draws.means({by: parts}, column).means[:, : len(axis.labels)]
         labels = axis.labels[: means.shape[1]]
         correlations = pd.DataFrame(np.nan_to_num(np.corrcoef(means.T)), labels, labels)
         correlation_matrix = correlations.reindex(index=index, columns=index).fillna(0.0).to_numpy(copy=True)

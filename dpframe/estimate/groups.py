@@ -1,13 +1,11 @@
-"""Means of a number by groups, from a fit and from each group's own counts.
+"""Means of a number by groups: from draws of the table, and from each group's own counts.
 
-A fit shrinks the means of small groups to the overall mean, and its draws cover moderate differences only. The group's
-own counts cover any difference. Let y be the group's rows in bins of mean u, X = Σ u·y, and N the group's rows. The
-mean is the ratio X/N, with Fieller's (1954) interval.
+Draws cover moderate differences only, whereas the group's own counts cover any difference. Let y be the group's rows in
+bins of mean u, X = Σ u·y, and N the group's rows. The mean is the ratio X/N, with Fieller's (1954) interval.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -18,6 +16,7 @@ from dpframe.estimate.axes import Axis
 from dpframe.estimate.joints import Joints
 from dpframe.estimate.model import Model
 from dpframe.estimate.noisy_rows import EMPTY_GROUP_SHARE
+from dpframe.estimate.posterior import GroupDraws
 from dpframe.estimate.results import Results
 from dpframe.estimate.table_column import BinMeans
 from dpframe.observe.noisy_counts import through
@@ -38,6 +37,9 @@ The prior is Student's t with three degrees of freedom. Of the interactions in 6
 
 _ROUNDING_SHARE = 1e-12
 """Share of rows that a group has at least in divisions (tolerance)."""
+
+_MIN_VARIANCE = 1e-100
+"""Least variance of a group mean in divisions (tolerance)."""
 
 
 def fieller_means(
@@ -120,18 +122,15 @@ def cross_keys(keys: Sequence[Results], scale: float) -> Results:
 class GroupMeans:
     """Means of a number by cell of some keys, less the overall mean, in codes.
 
-    ``estimate`` is the fitted mean, and ``noise`` its noise variance. ``draws`` are posterior draws of the table's
-    means, first axis the draw. ``own`` is the evidence of each group's own counts, as if each row had its bin's mean,
-    and ``position`` the error of this assumption, see `position_errors`. ``chance`` is the sampling variance
-    of a group's mean about its population's mean. ``assumes`` is True if no table has all of the columns, so that their
+    ``fit`` are the fitted means, and ``draws`` posterior draws of the table's means. ``own`` is the evidence of each
+    group's own counts, within the means that a group of its size can have. ``chance`` is the sampling variance of a
+    group's mean about its population's mean. ``assumes`` is True if no table has all of the columns, so that their
     interaction is assumed to be moderate.
     """
 
-    estimate: FloatArray
-    noise: FloatArray
-    draws: FloatArray
+    fit: FloatArray
+    draws: GroupDraws
     own: Results
-    position: FloatArray
     chance: FloatArray
     assumes: bool
 
@@ -148,82 +147,79 @@ def group_means(joints: Joints, keys: Sequence[Axis], column: str, z: float) -> 
     model = joints.models.around(names)
     bins = BinMeans.of(model.columns[column], law, model.fine(column))
     bins = replace(bins, means=bins.means - float(law.moments[0]))
-    onto = [model.columns[axis.name].onto(axis) for axis in keys]
-
-    def mean_offsets(shares: FloatArray) -> FloatArray:
-        """Return each group's mean less the mean of all rows; 0 for groups without rows."""
-        everybody = shares.reshape(-1, len(bins.means)).sum(axis=0)
-        for i, matrix in enumerate(onto):
-            shares = through(matrix, shares, i)
-        groups = shares + EMPTY_GROUP_SHARE * everybody
-        sums, rows = (cells @ (bins.means * bins.present) for cells in (groups, everybody)), groups @ bins.present
-        of_groups, of_all = sums
-        return np.asarray(
-            of_groups / np.maximum(rows, _ROUNDING_SHARE)
-            - of_all / np.maximum(everybody @ bins.present, _ROUNDING_SHARE)
-        )
-
-    def chance_variances(shares: FloatArray) -> FloatArray:
-        """Return each group mean's variance by chance: the number's variance within the group, over its rows."""
-        for i, matrix in enumerate(onto):
-            shares = through(matrix, shares, i)
-        group_shares = np.maximum(shares @ bins.present, _ROUNDING_SHARE)
-        squares, means = (
-            shares @ (values * bins.present) / group_shares for values in (bins.spreads + bins.means**2, bins.means)
-        )
-        return np.asarray(np.maximum(squares - means**2, 0.0) / np.maximum(group_shares * joints.source.rows, 1.0))
-
-    draws = joints.posterior.of(names)
-    order = [draws.names.index(name) for name in names]
-    refits = np.array([mean_offsets(mixture.joint(order)) for mixture in draws.mixtures])
-    mean_draws = draws.means({axis.name: model.columns[axis.name].axis.overlap_with(axis) for axis in keys}, column)
+    shares = model.joint(names)
+    everybody = shares.reshape(-1, len(bins.means)).sum(axis=0)
+    for i, axis in enumerate(keys):
+        shares = through(model.columns[axis.name].onto(axis), shares, i)
+    shares = shares + EMPTY_GROUP_SHARE * everybody
+    group_shares = np.maximum(shares @ bins.present, _ROUNDING_SHARE)
+    means, squares = (
+        shares @ (values * bins.present) / group_shares for values in (bins.means, bins.spreads + bins.means**2)
+    )
+    chance = np.maximum(squares - means**2, 0.0) / np.maximum(group_shares * joints.source.rows, 1.0)
+    overall_mean = everybody @ (bins.means * bins.present) / np.maximum(everybody @ bins.present, _ROUNDING_SHARE)
+    posterior = joints.posterior.conditioned(names)
+    draws = posterior.means({axis.name: model.columns[axis.name].axis.overlap_with(axis) for axis in keys}, column)
     has_key_table = model.known(names) is not None
     if has_key_table:
-        evidence, positions = _table_evidence(model, keys, column, bins, z)
+        own = _table_evidence(model, keys, column, bins, z)
     else:
-        key_evidence, key_positions = zip(
-            *(_table_evidence(model, [axis], column, bins, z) for axis in keys), strict=True
-        )
-        positions = reduce(np.maximum.outer, key_positions)
-        evidence = cross_keys(key_evidence, INTERACTION_MEAN_SD * math.sqrt(max(law.moments[1], 0.0)))
-    joint = model.joint(names)
-    return GroupMeans(
-        mean_offsets(joint),
-        refits.var(axis=0, ddof=1),
-        mean_draws,
-        evidence,
-        positions,
-        chance_variances(joint),
-        not has_key_table,
-    )
+        key_evidence = [_table_evidence(model, [axis], column, bins, z) for axis in keys]
+        own = cross_keys(key_evidence, INTERACTION_MEAN_SD * draws.sd)
+    # A group that may be empty may have any mean within the bounds.
+    lower, upper = np.where(np.isnan(own.lower), -np.inf, own.lower), np.where(np.isnan(own.upper), np.inf, own.upper)
+    within_bounds = np.clip([own.estimate, lower, upper], draws.lower, draws.upper)
+    own = Results(within_bounds[0], own.std_error, *within_bounds[1:])
+    return GroupMeans(means - overall_mean, draws, own, chance, not has_key_table)
 
 
-def _table_evidence(
-    model: Model, keys: Sequence[Axis], column: str, bins: BinMeans, z: float
-) -> tuple[Results, FloatArray]:
+def _table_evidence(model: Model, keys: Sequence[Axis], column: str, bins: BinMeans, z: float) -> Results:
     """Return evidence of the mean in each cell of some keys, from the table of the keys and a number.
 
-    The second array has the errors of `position_errors`.
+    The number's own counts, with less noise, correct the table's sums over all cells of the keys.
     """
     names = [axis.name for axis in keys]
-    table, sizes = model.known([*names, column]), model.known(names)
+    table, sizes, of_number = model.known([*names, column]), model.known(names), model.known([column])
     assert table is not None and sizes is not None
     for i, axis in enumerate(keys):
         onto = model.columns[axis.name].onto(axis)
         table, sizes = table.onto(i, onto), sizes.onto(i, onto)
     counts, variances, rows, of_rows = table.counts, table.variances, sizes.counts, sizes.variances
+    if of_number is not None:
+        key_axes = tuple(range(len(keys)))
+        gain = variances / (variances.sum(axis=key_axes) + of_number.variances)
+        counts, variances = counts - gain * (counts.sum(axis=key_axes) - of_number.counts), variances * (1 - gain)
     has_value = bins.present > 0
     if not has_value.all():
         # Rows with a null have no part in a mean, so they leave the group's size.
         rows = rows - counts[..., ~has_value].sum(axis=-1)
         of_rows = of_rows + variances[..., ~has_value].sum(axis=-1)
-    evidence = fieller_means(
-        counts[..., has_value],
-        variances[..., has_value],
-        (rows, of_rows),
-        bins.means[has_value],
-        bins.spreads[has_value],
-        z,
-    )
-    positions = position_errors(counts[..., has_value], variances[..., has_value], rows, bins.reaches[has_value])
-    return evidence, positions
+    counts, variances = counts[..., has_value], variances[..., has_value]
+    means, spreads, reaches = bins.means[has_value], bins.spreads[has_value], bins.reaches[has_value]
+    own = fieller_means(counts, variances, (rows, of_rows), means, spreads, z)
+    return own.with_variance(position_errors(counts, variances, rows, reaches) ** 2, z)
+
+
+def combine_means(
+    draws: FloatArray, alternatives: Sequence[FloatArray | float], rows: tuple[FloatArray, FloatArray]
+) -> FloatArray:
+    """Return the combination of means of draws with other estimates of group means that has the least squared error.
+
+    The prior of the draws is wide, so that their means of small groups are noisy. ``alternatives``, such as the mean of
+    all rows or a fit, have unknown biases. The variance of an alternative is the variance of the draws, times the mean
+    squared distance from the means of the draws over all groups, in standard deviations (empirical Bayes: James and
+    Stein 1961). ``rows`` are means by released rows and their variances. The first axis of ``draws`` is the draw.
+
+    >>> draws, no_rows = np.array([[-2.0, 0.0], [0.0, 2.0]]), (np.zeros(2), np.full(2, np.inf))
+    >>> combine_means(draws, [0.0], no_rows).round(2).tolist()
+    [-0.33, 0.33]
+    """
+    means, variances = draws.mean(axis=0), np.maximum(draws.var(axis=0, ddof=1), _MIN_VARIANCE)
+    row_means, row_variances = rows
+    row_weights = variances / np.maximum(row_variances, _MIN_VARIANCE)
+    # The mean of a group without rows is not finite: 0 · inf would be NaN.
+    total, sums = 1 + row_weights, means + np.where(row_weights > 0, row_weights * row_means, 0.0)
+    for alternative in alternatives:
+        weight = 1 / max(float(((means - alternative) ** 2 / variances).mean()), _MIN_VARIANCE)
+        total, sums = total + weight, sums + weight * alternative
+    return np.asarray(sums / total)

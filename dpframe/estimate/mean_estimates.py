@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Unpack
 
 import numpy as np
@@ -18,7 +18,7 @@ from dpframe.estimate.axes import Axis, check_inverts
 from dpframe.estimate.base import column_names
 from dpframe.estimate.beyond_bounds import Tails
 from dpframe.estimate.evidence.combine import shrunk
-from dpframe.estimate.groups import HIDDEN_SD, group_means
+from dpframe.estimate.groups import HIDDEN_SD, GroupMeans, combine_means, group_means
 from dpframe.estimate.not_found import NOT_FOUND, nan_if_not_found, reasons
 from dpframe.estimate.results import RESULTS, Results
 from dpframe.estimate.weighted import WeightedEstimates
@@ -27,13 +27,22 @@ from dpframe.spaces.arrays import FloatArray
 from dpframe.spaces.base import affine_map
 
 _GROUP_MEAN_SD, _FAR_GROUP_SHARE = 0.3, 0.1
-"""Prior standard deviation of group means, in standard deviations of the column; and the prior share of groups whose
-means differ by a whole one (tuned; halving and doubling change widths on a census: `_GROUP_MEAN_SD` by −13 and 11 %,
-`_FAR_GROUP_SHARE` by −7 and 10 %)."""
+"""Prior standard deviation of group means by released rows, in standard deviations of the column; and the prior share
+of groups whose means differ by a whole one (tuned; halving and doubling change widths on a census: `_GROUP_MEAN_SD` by
+−13 and 11 %, `_FAR_GROUP_SHARE` by −7 and 10 %)."""
+
+
+@dataclass(frozen=True, eq=False)
+class _GroupEstimates:
+    """Shrunk means of groups, the means by each group's own evidence, and the number's standard deviation."""
+
+    results: Results
+    own: Results
+    sd: float
 
 
 class MeanEstimates(WeightedEstimates):
-    """Means, which for groups are shrunk to the overall mean."""
+    """Means, of groups from draws of the table."""
 
     def mean(
         self,
@@ -55,8 +64,8 @@ class MeanEstimates(WeightedEstimates):
             A randomised column of numbers, booleans or times, or of vectors or curves; or a list of columns of numbers.
         by
             A randomised column: one mean per value (nulls of ``by`` are left out). Or a list of them: one mean for
-            every combination of their values. Means of groups need not average to the overall mean: each mean is
-            estimated separately, and shrunk to the other means by its noise.
+            every combination of their values. Means of groups need not average to the overall mean, because each mean
+            is shrunk by its own noise.
         where
             Conditions on columns, as in `count`: only rows that meet them, from draws of the table (see `infer`).
         weights
@@ -65,8 +74,9 @@ class MeanEstimates(WeightedEstimates):
         bins
             Cut ``by`` into bins; of several ``{column: number or bounds}``.
         method
-            ``"auto"`` uses rows, measured tables and declared bounds. For groups, rows and tables are weighted by
-            precision, and the means are shrunk to the overall mean by empirical Bayes (Efron and Morris 1975).
+            ``"auto"`` uses rows, measured tables and declared bounds. For groups, means of draws of the table (see
+            `infer`), of all rows, of a fit and of the released rows are weighted by their precision, which the spread
+            of the groups shows (empirical Bayes: James and Stein 1961).
             ``"inverse"`` uses only the rows, and is unbiased up to the ratio.
         target
             See the class.
@@ -80,11 +90,12 @@ class MeanEstimates(WeightedEstimates):
         interval is widened by the rows that may lie beyond them, equally for all groups, and
         ``attrs["beyond_bounds"]`` has their estimated share. `sum`, `var` and `std` do likewise.
 
-        Estimates of groups are shrunk; each interval is at least as long as the group's own counts imply. If the own
+        Intervals of groups come from draws of the table, and allow for the shrinkage of the estimate. If a group's own
         counts have a standard error above half a standard deviation of the column, the group is listed in
-        ``attrs["hidden_groups"]``. Its interval comes from its own counts (Fieller 1954), within the column's bounds,
-        and an `InferenceWarning` gives the number of such groups. Means by several keys that no table counts together
-        assume a moderate interaction: ``attrs["assumes"]`` names the columns, and a warning the remedy.
+        ``attrs["hidden_groups"]``. Its interval then covers the interval of its own counts, too (Fieller 1954), within
+        the means that as many rows of the table can have, and an `InferenceWarning` gives the number of such groups.
+        Means by several keys that no table counts together assume a moderate interaction: ``attrs["assumes"]`` names
+        the columns, and a warning the remedy.
 
         Raises
         ------
@@ -184,7 +195,7 @@ class MeanEstimates(WeightedEstimates):
         )
         index = labels[0] if isinstance(by, str) else pd.MultiIndex.from_product(labels)
         rows = scale.back(ratio), variances * scale.width**2
-        results, attrs, errors = self._shrink_groups(scale, axes, rows, method, target == "population")
+        results, attrs, errors = self._estimate_groups(scale, axes, rows, method, target == "population")
         if not isinstance(by, str):
             results = self._widen_to_coarser_groups(results, column, keys, bins, method, target)
         means = self._present_groups(column, results[shown_cells].each(np.ravel), attrs, index)
@@ -228,7 +239,7 @@ class MeanEstimates(WeightedEstimates):
                 )
         return results
 
-    def _shrink_groups(
+    def _estimate_groups(
         self,
         scale: moments.Scale,
         keys: Sequence[Axis],
@@ -236,86 +247,76 @@ class MeanEstimates(WeightedEstimates):
         method: str,
         population: bool,
     ) -> tuple[Results, dict[str, Any], FloatArray]:
-        """Return group means from rows and measured tables, their attrs, and the errors before shrinkage.
+        """Return group means from rows and measured tables, their attrs, and the errors of the groups' own counts.
 
-        Rows and tables are weighted by precision; the combined means are shrunk to the overall mean by empirical Bayes.
-        Intervals come from posterior draws; a group whose error is above `HIDDEN_SD` has the interval of its own
-        counts. Errors before shrinkage are in standard deviations of the column. ``rows`` are means by released rows
-        and their variances, which include a population's sampling variance.
+        Errors are in standard deviations of the column. ``rows`` are means by released rows and their variances, which
+        include a population's sampling variance.
         """
         ratio, variance = rows
         if method == "inverse":
             return self._results(ratio, variance), {"source": "rows"}, np.zeros(ratio.shape)
-        fit, step = group_means(self._joints, keys, scale.column.name, self._z), scale.line[1]
-        ends = end_numbers(scale.column.space)
+        ends, attrs = end_numbers(scale.column.space), dict[str, Any](source="rows")
         # The delta method fails for a ratio whose base is mostly noise; a mean outside the bounds reveals this, and its
         # distance to the bounds is added to the error.
         with np.errstate(invalid="ignore"):
             excess = np.where(variance > 0, ratio - np.clip(ratio, *ends), np.inf)
-        estimates, row_variances = ratio, np.where(np.isfinite(excess), variance + excess**2, np.inf)
-        noise_variances = row_variances
-        centre, centre_variance, width = self._overall_mean(scale)
-        if fit is not None:
-            table_variances = np.minimum(np.maximum(fit.own.std_error * step, 1e-9), scale.width) ** 2
-            row_weights = np.where(np.isfinite(row_variances), table_variances / (table_variances + row_variances), 0.0)
-            # The ratio of a group without rows is not finite: 0 · inf would be NaN.
-            estimates = (1 - row_weights) * (centre + step * fit.estimate) + row_weights * np.where(
-                row_weights > 0, ratio, 0.0
+        rows = ratio, np.where(np.isfinite(excess), variance + excess**2, np.inf)
+        fit = group_means(self._joints, keys, scale.column.name, self._z)
+        if fit is None:
+            groups = self._shrink_rows(scale, rows)
+        else:
+            groups = self._combine_evidence(scale, fit, rows)
+            attrs = {"source": "both"} | (
+                {"assumes": [*(k.name for k in keys), scale.column.name]} if fit.assumes else {}
             )
-            noise_variances = (1 - row_weights) ** 2 * fit.noise * step**2 + row_weights**2 * np.where(
-                row_weights > 0, row_variances, 0.0
-            )
-        residuals, scales = (estimates.ravel() - centre) / width, np.ones(estimates.size)
-        shrunk_residuals, shrunk_variances = shrunk(
-            residuals, noise_variances.ravel() / width**2, scales, _GROUP_MEAN_SD, _FAR_GROUP_SHARE
-        )
-        means = np.clip(centre + width * shrunk_residuals.reshape(estimates.shape), *ends)
-        errors, posterior_variances, unshrunk_means = (
-            np.sqrt(row_variances) / width,
-            shrunk_variances.reshape(estimates.shape) * width**2,
-            ratio,
-        )
-        with np.errstate(invalid="ignore"):
-            low, high = ratio - self._z * np.sqrt(row_variances), ratio + self._z * np.sqrt(row_variances)
-        if fit is not None:
-            position = step * fit.position
-            errors = np.fmin(np.hypot(fit.own.std_error * step, position) / width, errors)
-            posterior_variances, unshrunk_means = (
-                fit.draws.var(axis=0, ddof=1) * step**2,
-                centre + step * fit.own.estimate,
-            )
-            # The interval of a group that may have no rows is infinite; the column's bounds cut it below.
-            with np.errstate(invalid="ignore"):
-                middle = centre + step * (fit.own.lower + fit.own.upper) / 2
-                half = np.hypot(step * (fit.own.upper - fit.own.lower) / 2, self._z * position)
-                low, high = middle - half, middle + half
-        # Intervals are not shrunk: none is shorter than the interval of the group's own counts.
-        squares = np.maximum(posterior_variances, np.minimum(errors, 1.0) ** 2 * width**2)
-        is_hidden = ~(errors <= HIDDEN_SD)
-        unshrunk_means = np.where(is_hidden & ~np.isfinite(unshrunk_means), means, unshrunk_means)
-        # A mean that shrinkage moves by more than two errors contradicts its own counts, which then win.
-        means = np.where(
-            ~is_hidden & (np.abs(unshrunk_means - means) > 2 * np.sqrt(squares)), np.clip(unshrunk_means, *ends), means
-        )
-        # Shrinkage may bias a mean by the whole distance that it moves it: the squared distance adds to the variance.
-        results = self._results(means, squares + (unshrunk_means - means) ** 2 + centre_variance)
+        results, own = groups.results.clipped(*ends), groups.own
         # A group without rows may have any mean within the bounds.
-        low, high = (
-            np.clip(np.where(np.isnan(end), bound, end), *ends) for end, bound in zip((low, high), ends, strict=True)
-        )
-        low, high = np.minimum(low, means), np.maximum(high, means)
+        own_ends = (np.where(np.isnan(side), end, side) for side, end in zip((own.lower, own.upper), ends, strict=True))
+        own_lower, own_upper = (np.clip(side, *ends) for side in own_ends)
+        errors = np.fmin(own.std_error, np.sqrt(rows[1])) / groups.sd
+        # Draws are shrunk. Their intervals miss far groups whose counts are mostly noise, or contradict the draws.
+        is_far = ~(errors <= HIDDEN_SD) | (np.abs(own.estimate - results.estimate) > 2 * own.std_error)
+        lower, upper = np.minimum(results.lower, own_lower), np.maximum(results.upper, own_upper)
         results = Results(
-            means,
-            np.where(is_hidden, (high - low) / (2 * self._z), results.std_error),
-            np.where(is_hidden, low, results.lower),
-            np.where(is_hidden, high, results.upper),
+            results.estimate,
+            np.where(is_far, (upper - lower) / (2 * self._z), results.std_error),
+            np.where(is_far, lower, results.lower),
+            np.where(is_far, upper, results.upper),
         )
         if population and fit is not None:
-            results = results.with_variance(fit.chance * step**2, self._z)
-        attrs: dict[str, Any] = {"source": "rows" if fit is None else "both"}
-        if fit is not None and fit.assumes:
-            attrs["assumes"] = [*(axis.name for axis in keys), scale.column.name]
+            results = results.with_variance(fit.chance * scale.line[1] ** 2, self._z)
         return results, attrs, errors
+
+    def _combine_evidence(
+        self, scale: moments.Scale, fit: GroupMeans, rows: tuple[FloatArray, FloatArray]
+    ) -> _GroupEstimates:
+        """Return group means from draws of the table, a fit, all rows and released rows, with intervals from draws."""
+        centre, centre_variance, _ = self._overall_mean(scale)
+        step = scale.line[1]
+        draws, own = centre + step * fit.draws.means, fit.own.each(lambda values: step * values)
+        own = Results(centre + own.estimate, own.std_error, centre + own.lower, centre + own.upper)
+        sd = max(step * fit.draws.sd, math.sqrt(centre_variance), 1e-12 * scale.width)
+        estimates = combine_means(draws, [centre, centre + step * fit.fit], rows)
+        estimates, variances = np.clip(estimates, *end_numbers(scale.column.space)), centre_variance
+        if fit.assumes:
+            # Keys that no table counts together may interact more than the draws.
+            variances = variances + np.maximum(np.minimum(own.std_error, sd) ** 2 - draws.var(axis=0, ddof=1), 0.0)
+        return _GroupEstimates(Results.of_draws(estimates, draws, variances, self._z), own, sd)
+
+    def _shrink_rows(self, scale: moments.Scale, rows: tuple[FloatArray, FloatArray]) -> _GroupEstimates:
+        """Return group means from released rows alone, shrunk to the overall mean by empirical Bayes."""
+        (ratio, variances), (centre, centre_variance, sd) = rows, self._overall_mean(scale)
+        residuals, scales = (ratio.ravel() - centre) / sd, np.ones(ratio.size)
+        shrunk_residuals, shrunk_variances = shrunk(
+            residuals, variances.ravel() / sd**2, scales, _GROUP_MEAN_SD, _FAR_GROUP_SHARE
+        )
+        means = centre + sd * shrunk_residuals.reshape(ratio.shape)
+        # Intervals are not shrunk: none is shorter than the interval of the group's own rows.
+        squares = np.maximum(shrunk_variances.reshape(ratio.shape) * sd**2, np.minimum(variances, sd**2))
+        shifts = np.where(np.isfinite(ratio), ratio - means, 0.0)
+        results = self._results(means, squares + shifts**2 + centre_variance)
+        with np.errstate(invalid="ignore"):
+            return _GroupEstimates(results, self._results(ratio, variances), sd)
 
     def _warn_of_groups(
         self, column: str, by: Sequence[str], hidden_groups: Sequence[Any], groups: int, attrs: Mapping[str, Any]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
 from typing import Any
@@ -80,6 +80,20 @@ About .16 standard deviations of a mean after the shifts of a key's cells are ce
 """
 
 
+@dataclass(frozen=True, eq=False)
+class GroupDraws:
+    """Draws of a number's means by group, less the mean of all rows, shape (draws, groups …), in codes.
+
+    ``lower`` and ``upper`` are the least and the largest mean that a group's number of rows can have in any draw, shape
+    (groups …); see `mean_bounds`. ``sd`` is the number's standard deviation.
+    """
+
+    means: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+    sd: float
+
+
 class Posterior:
     """Posterior draws of one release, cached by columns."""
 
@@ -92,8 +106,8 @@ class Posterior:
         return self._make_draws(TableDraws, names)
 
     def conditioned(self, names: Sequence[str]) -> TableDraws:
-        """Return draws of some columns given their counts, for synthetic tables that are analysed directly."""
-        return self._make_draws(ConditionedDraws, self._models.tables.merged_names(names))
+        """Return draws of some columns given their counts, for statistics of the draws themselves."""
+        return self._make_draws(ConditionedDraws, names)
 
     def _make_draws(self, kind: type[TableDraws], names: Sequence[str]) -> TableDraws:
         # Names in the plan's order, so that the order of a question changes neither the cache key nor the seed.
@@ -352,8 +366,8 @@ class TableDraws:
             draws_of_sums.append(joint.transpose(order))
         return np.array(draws_of_sums)
 
-    def means(self, groups: Mapping[str, FloatArray], name: str) -> FloatArray:
-        """Return draws of the mean code of a number in each group, less the overall mean, shape (draws, groups …).
+    def means(self, groups: Mapping[str, FloatArray], name: str) -> GroupDraws:
+        """Return draws of the mean code of a number in each group.
 
         ``groups`` are the shares of each key's fine cells in each group, shape (groups, fine cells). The mean of a
         group's rows has sampling noise within bins.
@@ -368,12 +382,23 @@ class TableDraws:
         of_bins = np.bincount(column.bins, column.shares * codes) / bin_shares
         squares = (within + (codes - of_bins[column.bins]) ** 2) * has_value
         sums = self.sums({**groups, name: np.array([codes, has_value, squares])})
-        all_rows = ((column_shares @ codes) / (column_shares @ has_value)).reshape(-1, *[1] * len(groups))
+        values = column_shares * has_value / np.maximum(column_shares @ has_value, 1e-300)[:, None]
+        all_rows = (values @ codes).reshape(-1, *[1] * len(groups))
+        variances = values @ (codes**2 + within) - (values @ codes) ** 2
         rows = np.maximum(sums[..., 1], 0.0) + PSEUDO_ROWS
         sampling_errors = np.sqrt(np.maximum(sums[..., 2], 0.0)) / np.maximum(rows, 1.0)
         sampling_errors = sampling_errors * self.generator("means", name).standard_normal(sampling_errors.shape)
         # A group without rows gets the overall mean.
-        return np.asarray((sums[..., 0] + PSEUDO_ROWS * all_rows) / rows + sampling_errors - all_rows)
+        means = (sums[..., 0] + PSEUDO_ROWS * all_rows) / rows + sampling_errors - all_rows
+        # Codes of a cell are even, so that its half-width is √3 standard deviations.
+        cells, half_widths = np.argsort(codes[has_value], kind="stable"), np.sqrt(3 * within)
+        lows, highs = ((codes + side * half_widths)[has_value][cells] for side in (-1, 1))
+        parts = np.minimum(rows / np.maximum(self.rows * (column_shares @ has_value), 1.0).reshape(all_rows.shape), 1.0)
+        bounds = np.array(
+            [mean_bounds(s[has_value][cells], lows, highs, part) for s, part in zip(values, parts, strict=True)]
+        )
+        lower, upper = (bounds[:, 0] - all_rows).min(axis=0), (bounds[:, 1] - all_rows).max(axis=0)
+        return GroupDraws(means, lower, upper, math.sqrt(max(float(variances.mean()), 0.0)))
 
     def counts(self, parts: Mapping[str, FloatArray]) -> FloatArray:
         """Return draws of the number of rows that meet a condition on every column, shape (draws,).
@@ -515,6 +540,21 @@ def _monotone_shares(rows: FloatArray, bins: int, n: float) -> FloatArray:
     rows_with_value = n - float(null.sum())
     sums = np.clip(isotonic(np.cumsum(rows[:bins])[:-1]), 0.0, rows_with_value)
     return np.append(np.diff(sums, prepend=0.0, append=rows_with_value), null) / n
+
+
+def mean_bounds(shares: FloatArray, lows: FloatArray, highs: FloatArray, parts: FloatArray) -> FloatArray:
+    """Return the least and the largest mean that parts of all rows can have (Horowitz and Manski 1995).
+
+    A share p of the rows has at least the mean of the lowest p of all rows. ``shares`` are the shares of the cells in
+    their order, and ``lows`` and ``highs`` are the cells' ends. The first axis of the result has both bounds.
+
+    >>> mean_bounds(np.full(4, 0.25), np.arange(4.0), np.arange(4.0), np.array([0.25, 0.5, 1.0])).tolist()
+    [[0.0, 0.5, 1.5], [3.0, 2.5, 1.5]]
+    """
+    cumulative_shares = np.append(0.0, np.cumsum(shares))
+    low_sums, high_sums = (np.append(0.0, np.cumsum(shares * ends)) for ends in (lows, highs))
+    above = high_sums[-1] - np.interp(1 - parts, cumulative_shares, high_sums)
+    return np.array([np.interp(parts, cumulative_shares, low_sums), above]) / parts
 
 
 def among(evidence: Evidence, places: Sequence[int]) -> Evidence:

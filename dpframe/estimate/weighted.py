@@ -56,7 +56,7 @@ class WeightedEstimates(VectorEstimates):
                 )
         if not self.rows:
             raise ParameterError("the release has no rows, so that no table can be drawn")
-        posterior = self._joints.posterior.conditioned(names)
+        posterior = self._joints.posterior.conditioned(self._joints.tables.merged_names(names))
         limits = {}
         for name, column in zip(posterior.names, posterior.columns, strict=True):
             empty_cells = [] if column.is_cut else self._find_empty_bucket(column.axis)
