@@ -308,10 +308,7 @@ class Model:
 
     def fine(self, name: str) -> FloatArray:
         """Return the shares of a column's fine cells, tilted to the mean if a number's sum was measured."""
-        return self.at_mean(name, self.columns[name].within(self.joint([name])))
-
-    def at_mean(self, name: str, shares: FloatArray) -> FloatArray:
-        """Return shares of fine cells tilted to the measured sum of codes."""
+        shares = self.columns[name].within(self.joint([name]))
         sum_table, member = self.tables.of_kind("sum", name), self.columns[name]
         present = shares[: member.axis.cells - member.axis.flag_codes]
         rows = float(present.sum()) * self._source.rows

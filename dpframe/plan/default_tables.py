@@ -145,7 +145,9 @@ def choose_defaults(
         return None
     likely_tables, shares = fit_to_noise(normal_measures, spaces, n, extra_tables)
     alternatives, alternative_shares = fit_to_noise(_raise_noise(normal_measures), spaces, n, extra_tables)
-    if shares == alternative_shares and _without_noise(likely_tables) == _without_noise(alternatives):
+    if shares == alternative_shares and [replace(table, sigma2=1.0) for table in likely_tables] == [
+        replace(table, sigma2=1.0) for table in alternatives
+    ]:
         measures, normal_bounds = find_noise(likely_tables, shares), find_noise(likely_tables, shares, False)
         if (
             measures
@@ -166,11 +168,6 @@ def _raise_noise(tables: Sequence[Measure]) -> list[Measure]:
     # Small variances have the largest relative excess of the lattice law.
     factor = 1.001 + 0.05 / min(table.sigma2 for table in tables)
     return [replace(table, sigma2=factor * table.sigma2) for table in tables]
-
-
-def _without_noise(tables: Iterable[Measure]) -> list[Measure]:
-    """Return tables with noise of 1, for comparison."""
-    return [replace(table, sigma2=1.0) for table in tables]
 
 
 def fit_to_noise(

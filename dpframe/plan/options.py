@@ -8,9 +8,8 @@ from __future__ import annotations
 import inspect
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Annotated, Any, TypedDict, TypeVar, get_args, get_type_hints
 
 from dpframe.accounting.budget import Budget
@@ -65,12 +64,16 @@ _TABLES_ERROR = 'measure must be "auto", None, or a list of columns and tuples o
 
 def _check_tables(name: str, value: Any) -> str | tuple[str | tuple[str, ...], ...] | None:
     """Return the tables that are asked for as tuples of their columns, each once; "auto" comes first, as text."""
-    if value is None or _is_auto(value):
+    if value is None or (isinstance(value, str) and value == "auto"):
         return None if value is None else "auto"
     if isinstance(value, str) or not isinstance(value, Iterable):
         raise ParameterError(_TABLES_ERROR)
     value = list(value)
-    tables = [(table,) if isinstance(table, str) else table for table in value if not _is_auto(table)]
+    tables = [
+        (table,) if isinstance(table, str) else table
+        for table in value
+        if not (isinstance(table, str) and table == "auto")
+    ]
     if not all(isinstance(table, list | tuple) and table for table in tables):
         raise ParameterError(_TABLES_ERROR)
     if not all(isinstance(column, str) for table in tables for column in table):
@@ -82,10 +85,6 @@ def _check_tables(name: str, value: Any) -> str | tuple[str | tuple[str, ...], .
     if len(tables) < len(value):
         return ("auto", *unique_tables) if unique_tables else "auto"
     return unique_tables or None
-
-
-def _is_auto(value: Any) -> bool:
-    return isinstance(value, str) and value == "auto"
 
 
 _PAIR_COLUMNS = 2
@@ -288,13 +287,11 @@ class PlanOptions(TypedDict, total=False):
     ]
 
 
-def _read_options() -> Iterator[Option]:
-    for name, hint in get_type_hints(PlanOptions, include_extras=True).items():
-        type_, option = get_args(hint)
-        yield replace(option, name=name, type=type_)
-
-
-OPTIONS: Mapping[str, Option] = {option.name: option for option in _read_options()}
+OPTIONS: Mapping[str, Option] = {
+    name: replace(option, name=name, type=type_)
+    for name, hint in get_type_hints(PlanOptions, include_extras=True).items()
+    for type_, option in [get_args(hint)]
+}
 
 
 DEFAULTS: Mapping[str, Any] = {name: option.default for name, option in OPTIONS.items()}
@@ -344,45 +341,39 @@ def documented(function: F) -> F:
     ]
     vars(function)["__signature__"] = signature.replace(parameters=[*own_parameters, *option_parameters])
     if function.__doc__ is not None:  # python -OO leaves none
-        function.__doc__ = inspect.cleandoc(function.__doc__).replace("{options}", _numpydoc_parameters())
+        # As numpydoc's parameters.
+        entries = (
+            f"{option.name} : default {option.default!r}\n"
+            + textwrap.indent(
+                textwrap.fill(f"{option.help} {option.more}".strip(), 112, break_on_hyphens=False), "    "
+            )
+            for option in OPTIONS.values()
+        )
+        function.__doc__ = inspect.cleandoc(function.__doc__).replace("{options}", "\n".join(entries))
     return function
 
 
-def as_method_of(verb: Callable[..., Any], *without: str) -> Callable[[F], F]:
+def as_method_of(verb: Callable[..., Any], without: Collection[str], method: F) -> F:
     """Give a method ``(self, epsilon, delta, **options)`` the keywords of a function of a table, and their help.
 
     ``without`` names parameters that a method does not take: the table, and those for other kinds of table.
     """
-
-    def decorated(method: F) -> F:
-        method_signature, verb_parameters = inspect.signature(method), inspect.signature(verb).parameters
-        self, epsilon, delta, options_parameter = method_signature.parameters.values()
-        assert options_parameter.kind is options_parameter.VAR_KEYWORD
-        positional_names = {self.name, epsilon.name, delta.name}
-        keyword_parameters = [
-            p.replace(kind=p.KEYWORD_ONLY)
-            for p in verb_parameters.values()
-            if p.name not in positional_names.union(without)
-        ]
-        vars(method)["__signature__"] = method_signature.replace(parameters=[self, epsilon, delta, *keyword_parameters])
-        if method.__doc__ is not None and verb.__doc__ is not None:  # python -OO leaves none
-            section = verb.__doc__.partition("Parameters\n----------\n")[2].partition("\n\n")[0]
-            entries = re.split(r"\n(?=\S)", section)
-            help_text = "\n".join(entry for entry in entries if not {*re.split(r" : |, |\n", entry)[:1]} & {*without})
-            method.__doc__ = f"{inspect.cleandoc(method.__doc__)}\n\nParameters\n----------\n{help_text}\n"
-        return method
-
-    return decorated
-
-
-@cache
-def _numpydoc_parameters() -> str:
-    """Return all options as numpydoc's parameters."""
-    lines = []
-    for option in OPTIONS.values():
-        text = textwrap.wrap(f"{option.help} {option.more}".strip(), 112, break_on_hyphens=False)
-        lines += [f"{option.name} : default {option.default!r}", *(f"    {line}" for line in text)]
-    return "\n".join(lines)
+    method_signature, verb_parameters = inspect.signature(method), inspect.signature(verb).parameters
+    self, epsilon, delta, options_parameter = method_signature.parameters.values()
+    assert options_parameter.kind is options_parameter.VAR_KEYWORD
+    positional_names = {self.name, epsilon.name, delta.name}
+    keyword_parameters = [
+        p.replace(kind=p.KEYWORD_ONLY)
+        for p in verb_parameters.values()
+        if p.name not in positional_names.union(without)
+    ]
+    vars(method)["__signature__"] = method_signature.replace(parameters=[self, epsilon, delta, *keyword_parameters])
+    if method.__doc__ is not None and verb.__doc__ is not None:  # python -OO leaves none
+        section = verb.__doc__.partition("Parameters\n----------\n")[2].partition("\n\n")[0]
+        entries = re.split(r"\n(?=\S)", section)
+        help_text = "\n".join(entry for entry in entries if not {*re.split(r" : |, |\n", entry)[:1]} & {*without})
+        method.__doc__ = f"{inspect.cleandoc(method.__doc__)}\n\nParameters\n----------\n{help_text}\n"
+    return method
 
 
 def check_bounded(left: Sequence[Field], options: Mapping[str, Any]) -> None:
