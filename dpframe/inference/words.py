@@ -113,5 +113,7 @@ class NumbersAndWords(Numbers):
         grid, words = super().inner(), self.measured[0]
         # Words such as "inf" write numbers, which the space reads as numbers.
         ranked = sorted(zip(words.counts, words.cells, strict=True), reverse=True)
-        special = [word for _, word in ranked if Special.is_word_among(grid, word)][:MAX_SPECIAL_VALUES]
+        special = [word for _, word in ranked if bool(word) and word == word.strip() and grid.read_text(word) is word][
+            :MAX_SPECIAL_VALUES
+        ]
         return Special(grid, sorted(special)) if special else grid
