@@ -185,7 +185,22 @@ def _integral(values: FloatArray, weights: FloatArray, outside: float, n: int, m
     short = np.exp(1j * step * np.outer(np.arange(_BLOCK_FREQUENCIES), inner_values))
     long = np.exp(1j * (step * _BLOCK_FREQUENCIES) * np.outer(np.arange(blocks), inner_values)) * inside
     phi: NDArray[np.complex128] = (long @ short.T).ravel() + law.outside
-    # Integrand at each t, scaled by its peak, and bounds on its round-off.
+    terms, round_off = _terms(phi, t, tau, law, n, values)
+    last = float(t[-1])
+    cut_tail = math.exp(-0.5 * (tau * last) ** 2) / (math.pi * last)
+    shift = max(1.0, theta * float(values[-1]))
+    log_scale = n * law.log_mass + 0.5 * (tau * theta) ** 2 + n * (mass_error + 8 * _TERM_ROUNDING * shift) + 1e-12
+    value = step / (2 * math.pi) * (2 * terms.sum() - terms[0] + 2 * round_off.sum()) + cut_tail
+    heavy = theta * float(values[-1]) > 3
+    if not value > 0 or log_scale + math.log(value) > 600:
+        return math.inf, heavy
+    return max(math.exp(log_scale + math.log(value)) / n, 5e-324), heavy
+
+
+def _terms(
+    phi: NDArray[np.complex128], t: FloatArray, tau: float, law: _Tilted, n: int, values: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return the integrand at each t, scaled by its peak, and bounds on its round-off."""
     spin = float(law.inside @ np.abs(values))
     eta = _TERM_ROUNDING * (16 + 4 * spin * (t + t[_BLOCK_FREQUENCIES]))
     terms, round_off = np.zeros((2, len(t)))
@@ -201,12 +216,4 @@ def _integral(values: FloatArray, weights: FloatArray, outside: float, n: int, m
     round_off[significant] = (
         n * eta * np.exp((n - 1) * np.log(np.minimum(size + eta, 1 + 1e-14))) * envelope + 1e-13 * power
     )
-    last = float(t[-1])
-    cut_tail = math.exp(-0.5 * (tau * last) ** 2) / (math.pi * last)
-    shift = max(1.0, theta * float(values[-1]))
-    log_scale = n * law.log_mass + 0.5 * (tau * theta) ** 2 + n * (mass_error + 8 * _TERM_ROUNDING * shift) + 1e-12
-    value = step / (2 * math.pi) * (2 * terms.sum() - terms[0] + 2 * round_off.sum()) + cut_tail
-    heavy = theta * float(values[-1]) > 3
-    if not value > 0 or log_scale + math.log(value) > 600:
-        return math.inf, heavy
-    return max(math.exp(log_scale + math.log(value)) / n, 5e-324), heavy
+    return terms, round_off
