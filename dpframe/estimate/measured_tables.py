@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import combinations
+from typing import ClassVar
 
 import numpy as np
 
@@ -30,7 +31,7 @@ from dpframe.plan.levels import children, has_levels, level_sizes
 from dpframe.plan.measures import OF_SETS, MeasuredTable
 from dpframe.release.reader import Source
 from dpframe.spaces.arrays import FloatArray
-from dpframe.spaces.base import affine_map
+from dpframe.spaces.base import affine_map, forwarded
 from dpframe.totals.weight_sums import WeightSteps
 
 COUNTED = ("one_way", "joint")
@@ -127,10 +128,7 @@ class MeasuredTables:
         # Counts of rows by cell may have another source than the release's tables.
         return bool(self.tables or self.counted)
 
-    @property
-    def rows(self) -> int:
-        """Rows of the original table."""
-        return self.source.rows
+    rows: ClassVar[int] = forwarded("source.rows")
 
     @cached_property
     def counted(self) -> list[NoisyCounts]:
