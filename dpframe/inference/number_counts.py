@@ -426,10 +426,8 @@ class NumberCounts:
         return noise / math.sqrt(max(variance, noise if self.has_spike() else 0.0, 1e-300))
 
 
-@lru_cache(maxsize=8)
-def number_counts(measured: tuple[Measured, ...], space: Space, n: int) -> NumberCounts:
-    """Return the counts of a column of ``n`` rows; the last few are kept, as several tests read the same counts."""
-    return NumberCounts(measured, space, n)
+number_counts = lru_cache(maxsize=8)(NumberCounts)
+"""Returns the counts of a column; the last few are kept, as several tests read the same counts."""
 
 
 @lru_cache(maxsize=8)

@@ -140,7 +140,7 @@ class Measurement:
         noise_terms = zip(self.spending.noises, self.spending.thresholds, strict=True)
         terms = dict(zip(self.histograms, noise_terms, strict=True))
         for task in tasks:
-            task.set_noises([terms[task.field.name, i][0] for i in range(len(task.histograms))])
+            task.noises = [terms[task.field.name, i][0] for i in range(len(task.histograms))]
         thresholds: dict[str, int] = {}
         for i in range(_READING_ROUNDS):
             pending = {task.field.name: (task, place) for task in tasks if (place := task.asks(i)) is not None}

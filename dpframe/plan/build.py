@@ -7,7 +7,7 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -138,8 +138,9 @@ def _log_cost(parts: Sequence[ColumnLoss], terms: AccountingContext) -> float:
         return math.log(float(losses @ np.tanh(losses / 2)) + depth)
     squares = crossed = 0.0
     for law in (law.enlarged for law in factors(parts, _MOST_LAWS)):
-        squares += math.log(law.square)
-        crossed += math.log(law.product)
+        square, product = law.square_and_product
+        squares += math.log(square)
+        crossed += math.log(product)
     # ln(S − P) from ln S and ln P: the products themselves may overflow.
     return squares + math.log(max(-math.expm1(crossed - squares), 1e-300))
 
@@ -302,11 +303,6 @@ class _Calibration:
         shares = repr(list(self.allocation.items()) if isinstance(self.allocation, Mapping) else self.allocation)
         object.__setattr__(self, "text", json.dumps([spaces, mechanism_pairs, shares, self.joined]))
 
-    @cached_property
-    def grouped(self) -> set[str]:
-        """The columns of all groups."""
-        return {name for names in self.joined for name in names}
-
 
 # Every call without a plan makes the plan of its table anew.
 @lru_cache(maxsize=64)
@@ -330,9 +326,9 @@ def _search_mechanisms(request: _Calibration) -> Units:
 
 def _calibrate_stand_ins(request: _Calibration) -> tuple[Units, Mapping[str, Any]]:
     """Return calibrated units, and their mechanisms, with stand-ins for additive noise."""
-    spaces, mechanisms = request.known, request.chosen
+    mechanisms, grouped_names = request.chosen, {name for names in request.joined for name in names}
     default_spaces = {
-        name: space for name, space in spaces.items() if name not in mechanisms and name not in request.grouped
+        name: space for name, space in request.known.items() if name not in mechanisms and name not in grouped_names
     }
     noise = {name: request.ordinals if space.is_listed else request.numbers for name, space in default_spaces.items()}
     tags = {name: stand_in(space, noise[name]) for name, space in default_spaces.items()}
@@ -350,6 +346,7 @@ def _calibrate_stand_ins(request: _Calibration) -> tuple[Units, Mapping[str, Any
 def _calibrate_units(request: _Calibration, mechanisms: Mapping[str, Any]) -> Units:
     """Return calibrated columns and groups with these mechanisms."""
     spaces, terms, allocation, groups = request.known, request.terms, request.allocation, request.joined
+    grouped_names = {name for names in groups for name in names}
     ready = {
         name: Column(name, spaces[name], mechanism)
         for name, mechanism in mechanisms.items()
@@ -367,14 +364,19 @@ def _calibrate_units(request: _Calibration, mechanisms: Mapping[str, Any]) -> Un
         if (
             adapts_to_space
             and spaces[name].size == 1
-            and name not in {*ready, *request.grouped, *columns_with_share, *mechanisms}
+            and name not in {*ready, *grouped_names, *columns_with_share, *mechanisms}
         ):
             ready[name] = Column(name, spaces[name], mechanism_for(spaces[name], _CONSTANT_EPSILON, 0.0, None))
     units_to_make: list[Any] = [
         *groups,
-        *(name for name in spaces if name not in ready and name not in request.grouped),
+        *(name for name in spaces if name not in ready and name not in grouped_names),
     ]
-    makers: list[Maker] = [_unit_maker(unit, spaces, mechanisms) for unit in units_to_make]
+    makers: list[Maker] = [
+        _group_maker(unit, spaces)
+        if isinstance(unit, tuple)
+        else partial(_calibrate_column, unit, spaces[unit], mechanisms.get(unit))
+        for unit in units_to_make
+    ]
     # A group has its columns' shares together, so that grouping leaves the budget of the others as it was.
     weights = [len(unit) if isinstance(unit, tuple) else 1 for unit in units_to_make]
     by_error = is_one_of(allocation, ["error"])
@@ -400,19 +402,12 @@ def _takes_delta(name: str, space: Space, tag: str) -> bool:
         raise ParameterError(f"column {name!r}: {error}") from None
 
 
-def _unit_maker(unit: Any, spaces: Mapping[str, Space], mechanisms: Mapping[str, Any]) -> Maker:
-    """Return the function that makes a column, or the group of a tuple of names, from its budget."""
-    if isinstance(unit, tuple):
-        return _group_maker(unit, spaces)
-    space, tag = spaces[unit], mechanisms.get(unit)
-
-    def make(epsilon: float, delta: float) -> Column:
-        try:
-            return Column.calibrated(unit, space, epsilon, delta, tag)
-        except ParameterError as error:
-            raise ParameterError(f"column {unit!r}: {error}") from None
-
-    return make
+def _calibrate_column(name: str, space: Space, tag: str | None, epsilon: float, delta: float) -> Column:
+    """Return a column from its budget; a refusal names the column."""
+    try:
+        return Column.calibrated(name, space, epsilon, delta, tag)
+    except ParameterError as error:
+        raise ParameterError(f"column {name!r}: {error}") from None
 
 
 def as_mechanisms(given: Any) -> Mapping[Any, str | Mechanism]:

@@ -358,17 +358,10 @@ PLAN_SCHEMA_VERSION = 3
 """Version of a plan's JSON; a newer version is refused (limit of the format)."""
 
 
-def schema_of(plan: Any) -> int:
-    """Return the oldest schema with all of a plan's fields: 3 with rules, 2 with the fields added before them."""
-    needs_second_schema = plan.local_epsilon is not None or plan.reused is not None or bool(plan.measures)
-    needs_second_schema |= (plan.inferred is not None and plan.inferred.step is not None) or plan.privacy_id is not None
-    return PLAN_SCHEMA_VERSION if plan.rules else 2 if needs_second_schema else 1
-
-
 def fields_of(plan: Any) -> dict[str, Any]:
     """Return a plan's fields for JSON, without defaults of later versions: public facts only."""
     data: dict[str, Any] = {
-        "schema": schema_of(plan),
+        "schema": plan.schema,
         "epsilon": plan.epsilon,
         "delta": plan.delta,
         "n": plan.n,

@@ -49,10 +49,6 @@ def _check_weights(name: str, value: Any) -> str | None:
     return value
 
 
-def _check_items(name: str, value: Any) -> int:
-    return check_whole(value, name, 1, 1_000, of="items per row")
-
-
 def _check_flag(name: str, value: Any) -> bool:
     if not isinstance(value, bool):
         raise ParameterError(f"{name} must be True or False")
@@ -179,7 +175,12 @@ class PlanOptions(TypedDict, total=False):
         ),
     ]
     max_items: Annotated[
-        int, Option(MOST_COUNTED_ITEMS, "Items of a set that private inference counts, at most.", check=_check_items)
+        int,
+        Option(
+            MOST_COUNTED_ITEMS,
+            "Items of a set that private inference counts, at most.",
+            check=lambda name, value: check_whole(value, name, 1, 1_000, of="items per row"),
+        ),
     ]
     drop: Annotated[Iterable[str], Option((), "Columns to leave out.", check=_check_column_names)]
     passthrough: Annotated[Iterable[str], Option((), "Columns to copy UNPROTECTED.", check=_check_column_names)]

@@ -29,7 +29,7 @@ from dpframe.release.library import installed_library
 from dpframe.release.noisy_tables import measured_tables
 from dpframe.release.order_watch import SortedWatch
 from dpframe.release.planning import CheckedRequest, Request
-from dpframe.release.reader import described_rows, is_known_release
+from dpframe.release.reader import described, is_known_release
 from dpframe.release.rows import Digest, permutation, release
 from dpframe.tables.frames import Frame
 from dpframe.tables.table import SHUFFLED, Codes, Table, check_released_types, located
@@ -245,4 +245,4 @@ def drawn(frame: Frame, ready: Ready) -> Any:
     info = ReleaseInfo(plan, count, digests, rows, ready.own, tables, ready.part, library=installed_library())
     # With a very large ε noise may change no row: the original then has the digest of its release.
     unchanged = all(np.array_equal(codes, ready.codes[name]) for name, codes in released.items())
-    return frame.rebuild(plan, plan.released_spaces, released, order, described_rows(info, unchanged))
+    return frame.rebuild(plan, plan.released_spaces, released, order, described(info, unchanged))

@@ -64,8 +64,13 @@ _infos: dict[str, ReleaseInfo] = {}
 """Descriptions of releases by their text, the latest last."""
 
 
-def described(info: ReleaseInfo) -> str:
-    """Return a release's description as text, and cache it, so that no question reads the text again."""
+def described(info: ReleaseInfo, unchanged: bool = False) -> str:
+    """Return a release's description as text, and cache it, so that no question reads the text again.
+
+    ``unchanged`` says that noise has changed no row.
+    """
+    if unchanged:
+        remember(_unchanged_digests, info.row_digest, None, KNOWN_DIGESTS)
     text = info.to_json()
     remember(_infos, text, info, KNOWN_DIGESTS)
     return text
@@ -104,13 +109,6 @@ def _table_bits(rows: int, plan: Plan) -> float:
 
 _unchanged_digests: dict[str, None] = {}
 """Digests of releases that equal their originals, as for very large ε: a digest cannot distinguish them."""
-
-
-def described_rows(info: ReleaseInfo, unchanged: bool) -> str:
-    """Return a release's description as `described`; ``unchanged`` says that noise has changed no row."""
-    if unchanged:
-        remember(_unchanged_digests, info.row_digest, None, KNOWN_DIGESTS)
-    return described(info)
 
 
 def is_known_release(frame: Frame) -> bool:
