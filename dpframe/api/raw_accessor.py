@@ -114,7 +114,7 @@ class RawAccessor:
 
     @property
     def _release_accessor(self) -> ReleaseAccessor:
-        from dpframe.api.accessor import ReleaseAccessor  # a tenth of a second, which a first `sanitize` does without
+        from dpframe.api.accessor import ReleaseAccessor
 
         return ReleaseAccessor(self._frame)
 
@@ -135,5 +135,8 @@ class RawAccessor:
 
 def accessor_of(frame: pd.DataFrame) -> RawAccessor | ReleaseAccessor:
     """Return ``df.dp`` of a frame, with the estimates only if it is a release."""
-    raw = RawAccessor(frame)
-    return raw if release_text(frame) is None else raw._release_accessor
+    if release_text(frame) is None:
+        return RawAccessor(frame)
+    from dpframe.api.accessor import ReleaseAccessor  # a tenth of a second, which a first `sanitize` does without
+
+    return ReleaseAccessor(frame)
