@@ -217,10 +217,9 @@ class NumberCounts:
         # Truth values were not chosen among hundreds of bounds.
         are_public = has_intervals and self.has_spike() and (low, high) == (0.0, 1.0)
         # Numbers seldom have such bounds: large numbers, or floats among years.
-        is_rare = not self.is_whole and low >= YEARS[0] and high < YEARS[1]
-        is_rare = (
-            has_intervals and self.measured[-1].unit is None and (is_rare or max(abs(low), abs(high)) > _RARE_SIZE)
-        )
+        are_years = not self.is_whole and low >= YEARS[0] and high < YEARS[1]
+        is_rare = has_intervals and (are_years or max(abs(low), abs(high)) > _RARE_SIZE)
+        is_rare = is_rare and self.measured[-1].unit is None
         required_se = 0.0 if are_public else _RARE_BOUNDS_SE if is_rare else _BOUNDS_SE
         return max(
             HINT_SE * error / max(_MOST_HIDDEN_OUTSIDE - share, 1e-9), required_se * error / max(1 - share, 1e-9)

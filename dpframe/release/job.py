@@ -143,8 +143,8 @@ class ReleaseJob(Job[Checked, D], Generic[T, D]):
         if checked_request.allowed is not None or (request.release and (table.held or self.budget.account is not None)):
             table_codes = table.codes(checked_request.spaces, checked_request.nulls, checked_request.imputed)
             codes = table_codes if request.release else {}
-        if checked_request.plan is not None:
-            _watch_order(checked_request.plan, codes)
+        if checked_request.plan is not None and not checked_request.plan.shuffle:
+            _watch_order(codes)
         return checked_request, codes
 
     def spend(self, checked: Checked) -> str | None:
@@ -185,7 +185,8 @@ class ReleaseJob(Job[Checked, D], Generic[T, D]):
             inferred_spaces = {name: plan[name].space for name in plan.names if name not in codes}
             codes |= table.codes(inferred_spaces, plan.nulls, tuple(inferred_spaces))
             codes = {name: codes[name] for name in plan.names}
-            _watch_order(plan, codes)
+            if not plan.shuffle:
+                _watch_order(codes)
             self.budget.bind(table, checked_request.cost, codes, receipt, plan)
         has_own_plan = self.request.plan is None and plan.inferred is not None
         return Ready(plan, key, codes, has_own_plan, None if account is None else account.part)
@@ -224,12 +225,11 @@ def planned(
     return run_release_job(table, request, ReleaseBudget(account, key), lambda _, ready: ready.plan)
 
 
-def _watch_order(plan: Plan, codes: Codes) -> None:
-    """Warn of unshuffled rows whose order reveals their values."""
-    if not plan.shuffle:
-        watch = SortedWatch()
-        watch.update(codes)
-        watch.warn()
+def _watch_order(codes: Codes) -> None:
+    """Warn of rows that keep their order if the order reveals their values."""
+    watch = SortedWatch()
+    watch.update(codes)
+    watch.warn()
 
 
 def drawn(frame: Frame, ready: Ready) -> Any:
