@@ -355,7 +355,7 @@ _RESERVE_SHARE = 1e-3
 
 def check_ready(ready: Sequence[Mechanism], terms: AccountingContext) -> None:
     """Raise `ParameterError` if ready mechanisms leave nothing for central steps, before these are spent."""
-    if not ready or terms.central is None:
+    if terms.central is None:
         return
     reserve = terms.budget.epsilon * _RESERVE_SHARE
     if any(m.loss.step for m in ready):

@@ -87,8 +87,10 @@ class PlanData:
         rows = check_whole(self.contributions, "contributions", of="rows per person")
         object.__setattr__(self, "contributions", rows)
         self._check_names()
-        self._check_groups()
-        self._check_persons()
+        if self.groups:
+            self._check_groups()
+        if self.privacy_id is not None:
+            self._check_persons(self.privacy_id)
         # Without a unit of its own, as older versions wrote them, an inference is none that a plan can be refused for.
         for inference in (self.inferred, self.reused):
             refusal = None if inference is None else inference.refusal(self.unit, self.unit)
@@ -116,13 +118,11 @@ class PlanData:
             rows = "the plan does not know how many there are" if self.n is None else f"there are {self.n:,}"
             raise ParameterError(f"sample={sample:,} rows cannot be chosen: {rows}; leave sample out or lower it")
 
-    def _check_persons(self) -> None:
-        if self.privacy_id is None:
-            return
-        if not isinstance(self.privacy_id, str) or not self.privacy_id:
+    def _check_persons(self, privacy_id: str) -> None:
+        if not isinstance(privacy_id, str) or not privacy_id:
             raise PlanError('privacy_id must be the name of a column, e.g. privacy_id="patient"')
-        if self.privacy_id in (*self.names, *self.passthrough):
-            raise PlanError(f"privacy_id {self.privacy_id!r} does not leave; take it out of spaces and of passthrough")
+        if privacy_id in (*self.names, *self.passthrough):
+            raise PlanError(f"privacy_id {privacy_id!r} does not leave; take it out of spaces and of passthrough")
         if not self._secret:
             raise PlanError(
                 "privacy_id needs rows in a secret order, as a person's rows may be anywhere; leave shuffle=False, "

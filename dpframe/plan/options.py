@@ -440,10 +440,11 @@ def check_ready_mechanisms(
     options: Mapping[str, Any], promise: Budget, inference: Step | None, tables: Step | None
 ) -> None:
     """Refuse ready mechanisms that leave nothing once the rest is spent, before it is."""
-    steps = [step for step in (inference, tables) if step is not None]
+    ready_mechanisms, steps = ready(options), [step for step in (inference, tables) if step is not None]
+    if not ready_mechanisms:
+        return
     central, secret = composed_steps(steps) if steps else None, options["shuffle"] and not options["passthrough"]
     # An optimal sample has no number yet, and is checked when the plan is built.
     sample = options["sample"] if isinstance(options["sample"], int) else None
-    check_ready(
-        ready(options), AccountingContext(promise, options["n"], sample, secret, options["contributions"], central)
-    )
+    terms = AccountingContext(promise, options["n"], sample, secret, options["contributions"], central)
+    check_ready(ready_mechanisms, terms)

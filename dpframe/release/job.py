@@ -151,7 +151,8 @@ class ReleaseJob(Job[Checked, D], Generic[T, D]):
         """Pay for a whole release, or for inference alone; a ready plan that is not released is free."""
         (checked_request, codes), budget = checked, self.budget
         # Another dataset may have paid for the reused spaces: this dataset pays before it uses them.
-        budget.settle(checked_request.reused, checked_request.unit)
+        if checked_request.reused is not None:
+            budget.settle(checked_request.reused, checked_request.unit)
         if self.request.release:
             cost = checked_request.cost if checked_request.plan is None else budget.cost(checked_request.plan)
             if budget.account is not None:  # only what a ledger has entered is known again
