@@ -161,7 +161,8 @@ class Model:
             *self._yield_one_ways({place for table in tables for place in table.columns}),
         ]
         table_pairs = {pair for table in tables for pair in combinations(sorted(table.columns), 2)}
-        tables += self._yield_group_pairs(table_pairs)
+        if self._source.plan.groups:
+            tables += self._yield_group_pairs(table_pairs)
         tables += self._yield_row_pairs(table_pairs)
         table_places = {place for table in tables for place in table.columns}
         tables += [self._fit_one_way(place) for place in range(len(self.names)) if place not in table_places]

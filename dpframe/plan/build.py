@@ -22,6 +22,7 @@ from dpframe.errors import DpframeWarning, ParameterError, is_one_of, name_list,
 from dpframe.inference.inferred import Inferred
 from dpframe.plan.calibration import AccountingContext, Maker, calibrate, slacks_of
 from dpframe.plan.columns import (
+    RIVALS,
     Column,
     Group,
     Randomised,
@@ -310,7 +311,8 @@ def _search_mechanisms(request: _Calibration) -> Units:
     """Return calibrated units with named mechanisms, or the best ones for columns without."""
     calibrated, mechanisms = _calibrate_stand_ins(request)
     for column in calibrated[0]:
-        rival = None if column.name in mechanisms else promising_rival(column, request.sets)
+        may_have_rival = column.name not in mechanisms and column.space.metric in RIVALS
+        rival = promising_rival(column, request.sets) if may_have_rival else None
         if rival is None:
             continue
         # A rival may need more budget than the column has: the default then stays.
@@ -388,7 +390,8 @@ def _calibrate_units(request: _Calibration, mechanisms: Mapping[str, Any]) -> Un
     if by_error:
         shares = shares_by_error(makers, weights, list(ready.values()), terms)
     else:
-        shares = shares_of(units_to_make, _name_by_unit(allocation, groups, spaces), weights)
+        share_of_unit = _name_by_unit(allocation, groups, spaces) if isinstance(allocation, Mapping) else allocation
+        shares = shares_of(units_to_make, share_of_unit, weights)
     slacks = slacks_of([unit in delta_columns for unit in units_to_make], terms)
     calibrated = calibrate(makers, shares, list(ready.values()), terms, slacks)
     return parted([*ready.values(), *calibrated], spaces)
@@ -449,13 +452,13 @@ def _check_groups(groups: Any, spaces: Mapping[str, Space], mechanisms: Mapping[
     return name_tuples
 
 
-def _name_by_unit(allocation: Any, name_groups: Sequence[tuple[str, ...]], spaces: Mapping[str, Space]) -> Any:
+def _name_by_unit(
+    allocation: Mapping[Any, float], name_groups: Sequence[tuple[str, ...]], spaces: Mapping[str, Space]
+) -> dict[Any, float]:
     """Return an allocation with group names as in ``groups``.
 
     Its groups may be in another order, or (if keys must be text) joined by commas.
     """
-    if not isinstance(allocation, Mapping):
-        return allocation
     groups = {frozenset(names): names for names in name_groups}
     shares_of: dict[Any, float] = {}
     for key, share in allocation.items():

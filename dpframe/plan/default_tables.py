@@ -178,12 +178,10 @@ def fit_to_noise(
     Additional tables do not change the choice of default tables.
     """
     defaults, weights = _choose_tables(tables, spaces, n)
-    extras = missing_tables(
-        defaults,
-        extra_tables,
-        spaces,
-        max((pair.most for pair in joints_among(defaults)), default=0) or JOINT_NUMBER_BINS,
-    )
+    if not extra_tables:
+        return defaults, weights
+    bins = max((pair.most for pair in joints_among(defaults)), default=0) or JOINT_NUMBER_BINS
+    extras = missing_tables(defaults, extra_tables, spaces, bins)
     if not extras:
         return defaults, weights
     # Finer levels have cells only in cells above their noise.

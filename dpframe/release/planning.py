@@ -198,7 +198,7 @@ class CheckedRequest:
         columns = table.fields([n for n in table.names if n not in options["drop"] and n not in options["passthrough"]])
         # Identifiers leave before inference, which would spend budget on their values.
         columns = _drop_identifiers(columns, options, quiet)
-        if not quiet:
+        if not quiet and options["passthrough"]:
             warn_of_copied_identifiers(options["passthrough"])
         declared, infer, share, max_set_items = (
             options.pop(name) for name in ("spaces", "infer", "infer_share", "max_items")
@@ -343,7 +343,8 @@ class CheckedRequest:
                 f"placeholders; declare spaces={{{inferred_columns[0]!r}: …}}",
                 InferenceWarning,
             )
-        warn_not_found(plan, self.expected(table) if plan.not_found else [])
+        if plan.not_found:
+            warn_not_found(plan, self.expected(table))
         warn_of_nulls(plan)
         return plan
 
