@@ -295,6 +295,13 @@ OPTIONS: Mapping[str, Option] = {
 }
 
 
+_NUMPYDOC_PARAMETERS = "\n".join(
+    f"{option.name} : default {option.default!r}\n"
+    + textwrap.indent(textwrap.fill(f"{option.help} {option.more}".strip(), 112, break_on_hyphens=False), "    ")
+    for option in OPTIONS.values()
+)
+"""All options as numpydoc's parameters."""
+
 DEFAULTS: Mapping[str, Any] = {name: option.default for name, option in OPTIONS.items()}
 
 
@@ -342,15 +349,7 @@ def documented(function: F) -> F:
     ]
     vars(function)["__signature__"] = signature.replace(parameters=[*own_parameters, *option_parameters])
     if function.__doc__ is not None:  # python -OO leaves none
-        # As numpydoc's parameters.
-        entries = (
-            f"{option.name} : default {option.default!r}\n"
-            + textwrap.indent(
-                textwrap.fill(f"{option.help} {option.more}".strip(), 112, break_on_hyphens=False), "    "
-            )
-            for option in OPTIONS.values()
-        )
-        function.__doc__ = inspect.cleandoc(function.__doc__).replace("{options}", "\n".join(entries))
+        function.__doc__ = inspect.cleandoc(function.__doc__).replace("{options}", _NUMPYDOC_PARAMETERS)
     return function
 
 
