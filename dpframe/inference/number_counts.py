@@ -420,8 +420,8 @@ class NumberCounts:
         return noise / math.sqrt(max(variance, noise if self.has_spike() else 0.0, 1e-300))
 
 
-# The last few counts are kept, as several tests of a column read the same ones.
 number_counts = lru_cache(maxsize=8)(NumberCounts)
+"""Returns the counts of a column; eight are cached, as several tests of a column read them (limit of memory)."""
 
 
 @lru_cache(maxsize=8)

@@ -295,12 +295,12 @@ OPTIONS: Mapping[str, Option] = {
 }
 
 
-# All options as numpydoc's parameters.
 _NUMPYDOC_PARAMETERS = "\n".join(
     f"{option.name} : default {option.default!r}\n"
     + textwrap.indent(textwrap.fill(f"{option.help} {option.more}".strip(), 112, break_on_hyphens=False), "    ")
     for option in OPTIONS.values()
 )
+"""All options as numpydoc's parameters, in lines of 116 letters (limit of a line)."""
 
 DEFAULTS: Mapping[str, Any] = {name: option.default for name, option in OPTIONS.items()}
 
