@@ -551,13 +551,9 @@ def refusing_misfits(method: Callable[P, R], example: str = "") -> Callable[P, R
     return wrapper
 
 
-def refusing_misfit_calls(examples: Mapping[str, str]) -> Callable[[C], C]:
-    """Return a class decorator that applies `refusing_misfits` to all public methods, including inherited ones."""
-
-    def decorate(kind: C) -> C:
-        for name, method in inspect.getmembers(kind, inspect.isfunction):
-            if not name.startswith("_"):
-                setattr(kind, name, refusing_misfits(method, examples.get(name, "")))
-        return kind
-
-    return decorate
+def refusing_misfit_calls(examples: Mapping[str, str], kind: C) -> C:
+    """Return a class with `refusing_misfits` applied to all of its public methods, including inherited ones."""
+    for name, method in inspect.getmembers(kind, inspect.isfunction):
+        if not name.startswith("_"):
+            setattr(kind, name, refusing_misfits(method, examples.get(name, "")))
+    return kind

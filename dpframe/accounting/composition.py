@@ -168,20 +168,18 @@ _RELATIVE_ROUNDING = 1e-13
 """Relative rounding of ratios and masses, per unit of (1 + Σε), taken outward."""
 
 
-def _taps(column: DominatingLaw, step: float) -> list[tuple[int, float]]:
-    """Return the lattice points of ln R_c and their probabilities under P'."""
-    rate = snap_to_lattice(column.rate, step)
-    more, less, equal = replace(column, rate=rate).ratio_masses
-    taps = [(k, w * more) for k, w in spread_to_lattice(rate, step)] + [(0, equal)]
-    return taps + [(k, w * less) for k, w in spread_to_lattice(-rate, step)]
-
-
 @functools.lru_cache(maxsize=16)
 def ratio_law(parts: tuple[ColumnLoss, ...]) -> tuple[FloatArray, FloatArray]:
     """Return the lattice values of ln R and their probabilities under P'."""
     columns = factors(parts, _MAX_SINGLE_FACTORS)
     step = choose_step([c.rate for c in columns], [c.ratio_masses[0] for c in columns], _LATTICE_CELLS, _INFLATION)
-    taps_of = {column: _taps(column, step) for column in set(columns)}
+    taps_of: dict[DominatingLaw, list[tuple[int, float]]] = {}
+    for column in set(columns):
+        # The lattice points of ln R_c and their probabilities under P'.
+        rate = snap_to_lattice(column.rate, step)
+        more, less, equal = replace(column, rate=rate).ratio_masses
+        rises, falls = (spread_to_lattice(signed_rate, step) for signed_rate in (rate, -rate))
+        taps_of[column] = [*((k, w * more) for k, w in rises), (0, equal), *((k, w * less) for k, w in falls)]
     law, offset = np.ones(1), 0
     for column in columns:
         taps = taps_of[column]

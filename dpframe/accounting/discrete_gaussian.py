@@ -163,7 +163,15 @@ def _lattice_profiles(noise: IntegerNoise, shift: int, tail: float) -> Profiles:
     beta = m * float(Fraction(noise.distance)) * (1 + FLOAT_ROUNDING)
     s2 = noise.sigma2 * m
     if s2 > _MAX_SUMMED_SIGMA2 and noise.sigma2 >= _MIN_MERGED_SIGMA2:
-        return _normal_profiles(s2, m * shift, tail, beta)
+        # A law so wide that each weight is the normal law's of its cell, to a factor 1 ± κ: the integral of
+        # g(y) = e^(−y²/2s²) over a cell of width 1 is g(y)·(1 ± κ), κ = (z² + 1)/(20·s²) up to |y| = z·s, as
+        # g'' = g·(y²/s² − 1)/s² changes little within it. Both laws are then a rounded normal's, so that their profile
+        # is at most (1 + 2κ)·G(x − 4κ), as the weights' sum has that factor too.
+        deviation = math.sqrt(s2)
+        z = math.sqrt(2 * math.log(4 / tail)) + 1 + m * shift / deviation
+        kappa = 2 * (z * z + 1) / (20 * s2)
+        mu = m * shift / deviation * (1 + 4 * FLOAT_ROUNDING)
+        return _near_normal(mu, 1 + 2 * kappa, 4 * kappa, tail, beta)
     law, reach, beyond = _sum_law(noise.sigma2, m, tail)
     s = np.arange(-reach, reach + 1, dtype=np.float64)
     # All numbers move by `shift`: L = shift·(m·shift − 2S)/2σ², which falls in S.
@@ -209,21 +217,6 @@ def _summed_excess(law: FloatArray, loss: FloatArray) -> Profiles:
         return np.asarray(first[last] * rounding - np.exp(np.minimum(x, 700.0)) * second[last])
 
     return excess
-
-
-def _normal_profiles(s2: float, shift: int, tail: float, beta: float) -> Profiles:
-    """Return profiles of a law so wide that each weight is the normal law's of its cell, to a factor 1 ± κ.
-
-    The integral of g(y) = e^(−y²/2s²) over a cell of width 1 is g(y)·(1 ± κ), κ = (z² + 1)/(20·s²) up to |y| = z·s, as
-    g'' = g·(y²/s² − 1)/s² changes little within it. Both laws are then a rounded normal's, so that their profile is at
-    most (1 + 2κ)·G(x − 4κ), as the weights' sum has that factor too.
-    """
-    s = math.sqrt(s2)
-    z = math.sqrt(2 * math.log(4 / tail)) + 1 + shift / s
-    kappa = 2 * (z * z + 1) / (20 * s2)
-    mu = shift / s * (1 + 4 * FLOAT_ROUNDING)
-
-    return _near_normal(mu, 1 + 2 * kappa, 4 * kappa, tail, beta)
 
 
 def _near_normal(mu: float, factor: float, shift: float, tail: float, beta: float) -> Profiles:

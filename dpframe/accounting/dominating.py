@@ -117,16 +117,11 @@ class DominatingLaw:
         return 0.0
 
     @property
-    def square(self) -> float:
-        """Return E[A²]."""
-        ratio = math.exp(self.rate)
-        return self.differ * (ratio**2 + 1) + self.equal_mass + self.both_mass * ratio**2
-
-    @property
-    def product(self) -> float:
-        """Return E[AB]."""
-        ratio = math.exp(self.rate)
-        return 2 * self.differ * ratio + self.equal_mass + self.both_mass * ratio**2
+    def square_and_product(self) -> tuple[float, float]:
+        """Return E[A²] and E[AB]."""
+        ratio, differ = math.exp(self.rate), self.differ
+        in_both = self.both_mass * ratio**2
+        return differ * (ratio**2 + 1) + self.equal_mass + in_both, 2 * differ * ratio + self.equal_mass + in_both
 
     def power(self, count: int) -> FloatArray:
         """Return the masses of (E^i, E^j) for so many independent columns, shape (count + 1, count + 1)."""

@@ -53,12 +53,6 @@ _NEWTON_TOLERANCE = 1e-9
 """Last move of Newton's method: the next would be below 1e-15, as moves shrink to their squares."""
 
 
-def _difference(a: FloatArray, mu: FloatArray) -> FloatArray:
-    """Return M(a) − M(a + μ) of Mills' ratio M, by the integral of its slope, so that digits do not cancel."""
-    inner = a[..., None] + mu[..., None] * (0.5 + 0.5 * _POINTS)
-    return np.asarray(0.5 * mu * ((1 - inner * mills_ratio(inner)) @ _WEIGHTS))
-
-
 def log_gaussian(mu: npt.ArrayLike, x: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
     """Return bounds from below and from above on ln G_μ(x), for μ > 0 and x ≥ 0, element by element."""
     mus, xs = np.broadcast_arrays(np.asarray(mu, dtype=np.float64), np.asarray(x, dtype=np.float64))
@@ -78,7 +72,12 @@ def _about(mus: FloatArray, xs: FloatArray) -> tuple[FloatArray, FloatArray, Flo
     log_density = -0.5 * a * a - _LOG_ROOT
     is_wide = mus > 1
     # Each formula only if some element needs it: plans call this thousands of times for one element.
-    difference = np.zeros(()) if is_wide.all() else _difference(a, np.minimum(mus, 1.0))
+    difference = np.zeros(())
+    if not is_wide.all():
+        # M(a) − M(a + μ) of Mills' ratio M, by the integral of its slope, so that digits do not cancel.
+        narrow = np.minimum(mus, 1.0)
+        inner = a[..., None] + narrow[..., None] * (0.5 + 0.5 * _POINTS)
+        difference = 0.5 * narrow * ((1 - inner * mills_ratio(inner)) @ _WEIGHTS)
     is_near_one = is_wide & (a <= -1)
     if is_wide.any():
         difference = np.where(is_wide, mills_ratio(np.maximum(a, -1.0)) - mills_ratio(b), difference)

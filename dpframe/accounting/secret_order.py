@@ -41,6 +41,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from fractions import Fraction
+from functools import partial
 from types import MappingProxyType
 
 from dpframe.accounting.budget import LOSS_CONTEXT, check_delta, check_epsilon
@@ -122,20 +123,17 @@ _MAX_TOTAL = 300.0
 """Largest total loss with a bound on shuffled rows: more hides nothing, and e^ε would soon overflow."""
 
 
-def _from_law(law: RowLaw, n: int, epsilon: float) -> float:
+def _by_law(
+    law_of: Callable[[tuple[ColumnLoss, ...]], RowLaw], parts: tuple[ColumnLoss, ...], n: int, epsilon: float
+) -> float:
+    """Return δ by a dominating law of the row."""
+    if total_epsilon(parts) > _MAX_TOTAL:
+        return 1.0
+    law = law_of(parts)
     # Each of A and B is known to the position error; e^ε and the difference add as much.
     eta = 4 * law.position_error
     values = law.a - math.exp(epsilon) * (1 - eta) * law.b
     return positive_mean(values, law.mass, law.outside, n, law.mass_error) * (1 + eta)
-
-
-def _blanket(parts: tuple[ColumnLoss, ...], n: int, epsilon: float) -> float:
-    return _from_law(row_law(parts), n, epsilon) if total_epsilon(parts) <= _MAX_TOTAL else 1.0
-
-
-def _clones(parts: tuple[ColumnLoss, ...], n: int, epsilon: float) -> float:
-    total = total_epsilon(parts)
-    return _from_law(single_law(total), n, epsilon) if total <= _MAX_TOTAL else 1.0
 
 
 def _closed_form(parts: tuple[ColumnLoss, ...], n: int, epsilon: float) -> float:
@@ -160,8 +158,8 @@ METHODS: Mapping[str, Callable[[tuple[ColumnLoss, ...], int, float], float]] = M
     {
         "none": lambda parts, _, epsilon: composed_delta(parts, epsilon),
         "closed form": _closed_form,
-        "clones": _clones,
-        "blanket": _blanket,
+        "clones": partial(_by_law, lambda parts: single_law(total_epsilon(parts))),
+        "blanket": partial(_by_law, row_law),
     }
 )
 
@@ -259,8 +257,9 @@ def _moment(parts: Sequence[ColumnLoss]) -> float:
     for column in (law.enlarged for law in factors(parts, _MAX_MOMENT_FACTORS)):
         if column.rate > _MAX_TOTAL:
             return math.inf
-        squares += math.log(column.square)
-        products += math.log(column.product)
+        square, product = column.square_and_product
+        squares += math.log(square)
+        products += math.log(product)
     total = total_epsilon(parts)
     single = 2 * math.expm1(total) ** 2 / (1 + math.exp(total)) if total < _MAX_TOTAL else math.inf
     blanket = 2 * math.exp(products) * math.expm1(squares - products) if squares < _MAX_TOTAL else math.inf

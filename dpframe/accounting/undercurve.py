@@ -81,23 +81,11 @@ class _Nodes:
         self._start_mu = max((need for need in needs.tolist() if 0 < need < math.inf), default=self._start_mu)
         self.bounds |= dict(zip(new.tolist(), zip(h.tolist(), needs.tolist(), strict=True), strict=True))
 
-    def at(self, x: float) -> float:
-        if x not in self.bounds:
-            self.add([x])
-        return self.bounds[x][0]
-
-    def until_slack(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return x, h and the μ needed of the nodes up to the first whose bound is at most the slack."""
-        x = np.array(sorted(self.bounds))
-        h, needs = np.array([self.bounds[value] for value in x.tolist()]).T
-        low = np.flatnonzero(h <= self._slack * (1 - _MARGIN))
-        end = low[0] + 1 if len(low) else len(x)
-        return x[:end], h[:end], needs[:end]
-
     def reach_slack(self) -> bool:
         """Add nodes until the slack is reached; return whether it is."""
         enough = self._slack * (1 - _MARGIN)
-        start = self.at(0.0)
+        self.add([0.0])
+        start = self.bounds[0.0][0]
         if start <= enough:
             return True
         if start >= 1:
@@ -107,7 +95,9 @@ class _Nodes:
         end = mu * (mu / 2 + math.sqrt(-2 * math.log(max(self._slack, 1e-300)))) * 0.9
         self.add(np.array(_FIRST_NODE_SHARES) * end)
         for turn in range(_MAX_MOVES):
-            if self.at(end) <= enough:
+            if end not in self.bounds:
+                self.add([end])
+            if self.bounds[end][0] <= enough:
                 return True
             end *= _END_GROWTH + 0.05 * turn
         return False
@@ -159,7 +149,10 @@ def cover_many(
     if limit.mu == 0 or not nodes.reach_slack():
         return uncovered
     while True:
-        x, h, needs = nodes.until_slack()
+        x, h, needs = np.array([(value, *nodes.bounds[value]) for value in sorted(nodes.bounds)]).T
+        # Only up to the first node whose bound is at most the slack.
+        low = np.flatnonzero(h <= slack * (1 - _MARGIN))
+        x, h, needs = (values[: low[0] + 1] if len(low) else values for values in (x, h, needs))
         most_needed = float(needs.max())
         if not math.isfinite(most_needed):
             return uncovered

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import inspect
 from collections.abc import Callable, Sequence
-from functools import wraps
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -68,7 +68,7 @@ else:
     Statistics, ReleaseFrame = object, pd.DataFrame
 
 
-@refusing_misfit_calls(_EXAMPLES)
+@partial(refusing_misfit_calls, _EXAMPLES)
 class ReleaseAccessor(Statistics):
     """Statistics of a release: ``safe.dp.mean("age")``.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
@@ -31,7 +32,7 @@ _EXAMPLES = {
 """Examples of correct calls, which errors of misfit calls quote."""
 
 
-@refusing_misfit_calls(_EXAMPLES)
+@partial(refusing_misfit_calls, _EXAMPLES)
 class RawAccessor:
     """Differential privacy for a DataFrame that is no release yet: ``df.dp.sanitize(epsilon=…)`` makes one.
 
@@ -43,7 +44,7 @@ class RawAccessor:
         # pandas does not cache accessors any more: no state but the frame.
         self._frame = frame
 
-    @as_method_of(verbs.plan, "source", "id")
+    @partial(as_method_of, verbs.plan, ["source", "id"])
     def plan(self, epsilon: float | None = None, delta: float | None = None, **options: Any) -> Plan:
         """Plan how the frame would be sanitised; see `dpframe.plan`."""
         return verbs.plan(self._frame, epsilon, delta, **options)
@@ -68,7 +69,7 @@ class RawAccessor:
         **options: Unpack[verbs.ReleaseOptions],
     ) -> ReleaseInfo: ...
 
-    @as_method_of(verbs.sanitize, "source", "id", "batch_rows", "threads", "progress")
+    @partial(as_method_of, verbs.sanitize, ["source", "id", "batch_rows", "threads", "progress"])
     def sanitize(self, epsilon: float | None = None, delta: float | None = None, **options: Any) -> Any:
         """Randomise every row of the frame, and return a DataFrame; see `dpframe.sanitize`."""
         return verbs.sanitize(self._frame, epsilon=epsilon, delta=delta, **options)
@@ -113,7 +114,7 @@ class RawAccessor:
 
     @property
     def _release_accessor(self) -> ReleaseAccessor:
-        from dpframe.api.accessor import ReleaseAccessor  # a tenth of a second, which a first `sanitize` does without
+        from dpframe.api.accessor import ReleaseAccessor
 
         return ReleaseAccessor(self._frame)
 
@@ -134,5 +135,8 @@ class RawAccessor:
 
 def accessor_of(frame: pd.DataFrame) -> RawAccessor | ReleaseAccessor:
     """Return ``df.dp`` of a frame, with the estimates only if it is a release."""
-    raw = RawAccessor(frame)
-    return raw if release_text(frame) is None else raw._release_accessor
+    if release_text(frame) is None:
+        return RawAccessor(frame)
+    from dpframe.api.accessor import ReleaseAccessor  # a tenth of a second, which a first `sanitize` does without
+
+    return ReleaseAccessor(frame)

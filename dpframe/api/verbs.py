@@ -50,7 +50,8 @@ def opened(source: Any, id: str | None = None) -> Iterator[Table]:
     if engine is not None:
         yield engine.open_table(source, id)
         return
-    _check_no_id(id)
+    if id is not None:
+        raise ParameterError(_NO_ID)
     if not is_read_in_parts(source):
         yield wrap(source)
         return
@@ -58,11 +59,7 @@ def opened(source: Any, id: str | None = None) -> Iterator[Table]:
         yield table
 
 
-def _check_no_id(id: str | None) -> None:
-    if id is not None:
-        raise ParameterError(
-            "id is for frames of Dask and Spark; rows of others are known by their place: leave it out"
-        )
+_NO_ID = "id is for frames of Dask and Spark; rows of others are known by their place: leave it out"
 
 
 @documented
@@ -289,7 +286,12 @@ def sanitize(
     >>> safe.shape, safe.index.name
     ((1000, 2), 'shuffled')
     """
-    path = _target_path(target)
+    if not isinstance(target, str | Path | None):
+        raise ParameterError(
+            f"target must be the path of a file to write, or None, and not a {type(target).__name__}; name the "
+            "promise, e.g. epsilon=1.0"
+        )
+    path = None if target is None else Path(target)
     if isinstance(source, Mapping):
         if plan is not None or id is not None:
             raise ParameterError("plan and id are for one table; give epsilon and the options of several tables")
@@ -307,7 +309,8 @@ def sanitize(
         ledger_options: Any = {"ledger": ledger, "dataset": dataset}
         engine_options: Any = {"epsilon": epsilon, "delta": delta, "id": id, "key": key, "compression": compression}
         return engine.sanitize(source, plan, path, **engine_options, **ledger_options, **options)
-    _check_no_id(id)
+    if id is not None:
+        raise ParameterError(_NO_ID)
     request, open_account = (
         Request(epsilon, delta, plan, options),
         OpenAccount.of(ledger, dataset, runs=path is not None),
@@ -337,17 +340,6 @@ def sanitize(
         with budget_of_input(table.digest, path, request, open_account, key, table.keyed_digest) as budget:
             # Within the job's lock: the receipt has to be on disk before the job's key is deleted.
             return budget.done(_write_release(table, path, request, budget, writing))
-
-
-def _target_path(target: Any) -> Path | None:
-    if target is None:
-        return None
-    if not isinstance(target, str | Path):
-        raise ParameterError(
-            f"target must be the path of a file to write, or None, and not a {type(target).__name__}; name the "
-            "promise, e.g. epsilon=1.0"
-        )
-    return Path(target)
 
 
 def _released_columns(names: Sequence[str], request: Request) -> list[str]:

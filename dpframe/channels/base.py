@@ -208,7 +208,7 @@ class Channel(ABC):
         """γ = Σ_y min_x P(y | x), rounded down: the share of a release that does not depend on its row."""
         return shared_mass(*self._laws)
 
-    @property
+    @cached_property
     def column_loss(self) -> ColumnLoss:
         """Loss of the channel for the accountant: pure loss and blanket mass, or a more precise description."""
         return ColumnLoss(self.loss.epsilon(0.0), self.blanket)

@@ -74,10 +74,8 @@ class FlipChannel(SetChannel):
     def flips(self) -> FlipLoss:
         """The integers that items are shown with, and their loss."""
 
-    @property
-    def loss(self) -> PrivacyLoss:
-        """The exact privacy loss, computed from the integers that are sampled."""
-        return self.flips
+    loss: ClassVar[PrivacyLoss] = forwarded("flips")
+    """The exact privacy loss, computed from the integers that are sampled."""
 
     @property
     def shown(self) -> tuple[float, float]:

@@ -202,10 +202,7 @@ class GivenNoise(GeometricChannel):
         object.__setattr__(self, "span", self.fixed_table.span)
         object.__setattr__(self, "size", self.fixed_table.span + 1)
 
-    @property
-    def table(self) -> GeometricTable:
-        """The integers that are sampled."""
-        return self.fixed_table
+    table: ClassVar[GeometricTable] = forwarded("fixed_table")
 
 
 @register

@@ -27,6 +27,7 @@ from dpframe.noise.keystream import ColumnStream
 from dpframe.noise.tables import WORD, ChannelTable, integer_weights
 from dpframe.spaces import Space
 from dpframe.spaces.arrays import FloatArray
+from dpframe.spaces.base import forwarded
 
 Weights = tuple[tuple[int, ...], ...]
 
@@ -162,10 +163,7 @@ class MetricChannel(Tabulated):
             raise ParameterError(f"metric must be one of {', '.join(sorted(self.metrics))}")
         super().__post_init__()
 
-    @property
-    def own_metric(self) -> str:
-        """Metric for which the mechanism is made."""
-        return self.metric
+    own_metric: ClassVar[str] = forwarded("metric")
 
 
 def check_size(space: Space, max_codes: int, tag: str) -> None:

@@ -209,15 +209,9 @@ class GivenVectorNoise(VectorChannel):
     def __post_init__(self) -> None:
         object.__setattr__(self, "size", self.fixed_ball.size)
 
-    @property
-    def ball(self) -> Ball:
-        """The ball to which vectors are projected."""
-        return self.fixed_ball
+    ball: ClassVar[Ball] = forwarded("fixed_ball")
 
-    @property
-    def table(self) -> GeometricTable:
-        """The integers that are sampled."""
-        return self.fixed_table
+    table: ClassVar[GeometricTable] = forwarded("fixed_table")
 
 
 @register

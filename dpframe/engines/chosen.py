@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,7 @@ from dpframe.engines.readers import Reader
 from dpframe.engines.work import CHANGED, Pieces, compact_rows, row_places
 from dpframe.errors import FileError, ParameterError
 from dpframe.noise.keystream import U64
+from dpframe.spaces.base import forwarded
 from dpframe.tables.persons import Candidates, Counts, PersonChoice, PersonRows
 
 _BLOCK_ROWS = 64
@@ -96,10 +97,7 @@ class RepeatReader:
     person: str
     row_counts: RowCounts | None = None
 
-    @property
-    def columns(self) -> list[str]:
-        """The columns that are read."""
-        return self.inner.columns
+    columns: ClassVar[list[str]] = forwarded("inner.columns")
 
     def only(self, names: Sequence[str], plain: Collection[str]) -> RepeatReader:
         """Return a reader of some columns."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -275,12 +276,12 @@ class DaskAccessor(RawAccessor):
         names = dir(type(self))
         return names if release_text(self._release_accessor._meta) is None else dir(self._release_accessor)
 
-    @as_method_of(plan, "source")
+    @partial(as_method_of, plan, ["source"])
     def plan(self, epsilon: float | None = None, delta: float | None = None, **options: Any) -> Plan:
         """Plan how the frame would be sanitised."""
         return plan(self._frame, epsilon, delta, **options)
 
-    @as_method_of(sanitize, "source")
+    @partial(as_method_of, sanitize, ["source"])
     def sanitize(self, epsilon: float | None = None, delta: float | None = None, **options: Any) -> Any:
         """Randomise every row of the frame, under a ready plan or a promise."""
         return sanitize(self._frame, epsilon=epsilon, delta=delta, **options)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from dpframe.engines.table import EngineTable
 from dpframe.engines.work import Pieces
 from dpframe.noise.gaussian import Ints
 from dpframe.spaces import Space
+from dpframe.spaces.base import forwarded
 from dpframe.spaces.field import Field
 from dpframe.tables.table import Codes, Streamed
 
@@ -58,10 +60,7 @@ class EngineRelease(Streamed):
         """Return a table as a release."""
         return cls(table, table.n, table.text)
 
-    @property
-    def names(self) -> list[str]:
-        """Column names, in order."""
-        return self.table.names
+    names: ClassVar[list[str]] = forwarded("table.names")
 
     def fields(self, names: Sequence[str]) -> list[Field]:
         """Return the public facts about columns."""

@@ -12,6 +12,7 @@ from typing import Any, TypedDict, TypeVar, get_type_hints
 import pandas as pd
 
 from dpframe.errors import OneTable, check_flags, check_fraction
+from dpframe.plan.threads import one_thread
 
 C = TypeVar("C", bound=type)
 
@@ -111,7 +112,11 @@ def _wrap_statistic(method: Callable[..., Any]) -> Callable[..., Any]:
         return to_long(result, method.__name__) if long else result
 
     vars(answer)["__signature__"] = signature.replace(parameters=[*parameters, *_PARAMETERS])
-    answer.__doc__ = _document(method.__doc__)
+    if method.__doc__ is not None:  # python -OO leaves none
+        first, *sections = re.split(r"\n\n(?=[A-Z]\w+\n-{3,}\n)", inspect.cleandoc(method.__doc__))
+        has_parameters = bool(sections) and sections[0].startswith("Parameters")
+        parameter_section = sections.pop(0) if has_parameters else "Parameters\n----------"
+        answer.__doc__ = "\n\n".join([first, f"{parameter_section}\n{_HELP}", *sections])
     return answer
 
 
@@ -136,20 +141,15 @@ def _reread(estimates: Any, confidence_level: float | None, clipped: bool | None
     return reading
 
 
-def _document(text: str | None) -> str | None:
-    """Return a docstring with the options of every answer among its parameters; python -OO leaves none."""
-    if text is None:
-        return None
-    first, *sections = re.split(r"\n\n(?=[A-Z]\w+\n-{3,}\n)", inspect.cleandoc(text))
-    if sections and sections[0].startswith("Parameters"):
-        return "\n\n".join([first, f"{sections[0]}\n{_HELP}", *sections[1:]])
-    return "\n\n".join([first, f"Parameters\n----------\n{_HELP}", *sections])
-
-
 def take_answer_options(kind: C) -> C:
-    """Return a class whose statistics, inherited ones too, act on `AnswerOptions` where their signatures have them."""
+    """Return a class whose statistics, inherited ones too, act on `AnswerOptions` where their signatures have them.
+
+    Its public methods run with one thread of linear algebra.
+    """
     for name, method in inspect.getmembers(kind, inspect.isfunction):
+        if name.startswith("_"):
+            continue
         options = inspect.signature(method).parameters.get("options")
-        if options is not None and "AnswerOptions" in str(options.annotation):
-            setattr(kind, name, _wrap_statistic(method))
+        takes_options = options is not None and "AnswerOptions" in str(options.annotation)
+        setattr(kind, name, one_thread(_wrap_statistic(method) if takes_options else method))
     return kind

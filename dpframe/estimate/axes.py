@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +25,7 @@ from dpframe.estimate.evidence.law import Law
 from dpframe.observe.cells import Cells
 from dpframe.plan.columns import Column, Group
 from dpframe.spaces.arrays import FloatArray, IntArray
-from dpframe.spaces.base import affine_map, numbers_of
+from dpframe.spaces.base import affine_map, forwarded, numbers_of
 from dpframe.spaces.stretches import first_codes, given_instant, has_one_reading
 from dpframe.spaces.times import CALENDAR
 
@@ -112,10 +112,7 @@ class Axis(Cells):
     zone: str | None = field(default=None, kw_only=True, compare=False)
     """Time zone in which labels are shown."""
 
-    @property
-    def name(self) -> str:
-        """The column's name."""
-        return self.column.name
+    name: ClassVar[str] = forwarded("column.name")
 
     @property
     @abstractmethod
@@ -200,15 +197,10 @@ class Axis(Cells):
         """The axis with as few classes as a fit to counts of them needs, and without surrogates."""
         return self
 
-    @property
-    def has_null(self) -> bool:
-        """Whether the last cell is null."""
-        return self.column.space.has_null
+    has_null: ClassVar[bool] = forwarded("column.space.has_null")
 
-    @property
-    def flag_codes(self) -> int:
-        """Number of cells of the flag: special values and null."""
-        return self.column.space.flag_codes
+    flag_codes: ClassVar[int] = forwarded("column.space.flag_codes")
+    """Number of cells of the flag: special values and null."""
 
     @property
     @abstractmethod
@@ -224,10 +216,7 @@ class Axis(Cells):
 class ListedAxis(Axis):
     """A column of few values: cells are its codes, and so are classes, unless noise goes beyond them."""
 
-    @property
-    def cells(self) -> int:
-        """Number of codes."""
-        return self.column.space.size
+    cells: ClassVar[int] = forwarded("column.space.size")
 
     @property
     def labels(self) -> pd.Index[Any]:
@@ -320,15 +309,9 @@ class IndicatorAxis(UnreleasedAxis):
     listed: ListedAxis = field(kw_only=True)
     onto: FloatArray = field(kw_only=True, compare=False)
 
-    @property
-    def name(self) -> str:
-        """The indicator's name."""
-        return self.listed.name
+    name: ClassVar[str] = forwarded("listed.name")
 
-    @property
-    def own_cells(self) -> FloatArray:
-        """Matrix onto the indicator's own two cells."""
-        return self.onto
+    own_cells: ClassVar[FloatArray] = forwarded("onto")
 
     def parts_of(self, share_of_cells: Callable[[IntArray], FloatArray]) -> FloatArray:
         """Return the part of each cell that meets a condition on the indicator."""

@@ -213,10 +213,6 @@ class Tail:
     is_empty: bool = False
     gap: float = 0.0
 
-    def with_pile(self, pile: Known | None) -> Tail:
-        """Return the tail if so many rows lie at the bound itself."""
-        return replace(self, pile=pile)
-
     @property
     def _prior_rows(self) -> float:
         """Median m of the prior of the rows R beyond the bound, whose density is (1/m)/(1 + R/m)²."""
@@ -319,13 +315,11 @@ class Tail:
 
     def _expected(self, exponent: float, last: float) -> FloatArray:
         """Return the share of the rows beyond the bound that each stretch has: above 1 within the bound."""
-
-        def farther(ends: FloatArray) -> FloatArray:
-            # A tail that ends at `last` loses the share beyond, and is scaled to a total of 1.
-            beyond = (np.minimum(ends, last) ** -exponent - last**-exponent) / max(1 - last**-exponent, 1e-12)
-            return np.asarray(np.where(ends <= 1, ends**-exponent, np.maximum(beyond, 0.0)))
-
-        return farther(self.counts.starts) - farther(self.counts.stops)
+        ends = np.stack([self.counts.starts, self.counts.stops])
+        # A tail that ends at `last` loses the share beyond, and is scaled to a total of 1.
+        beyond = (np.minimum(ends, last) ** -exponent - last**-exponent) / max(1 - last**-exponent, 1e-12)
+        farther_shares = np.where(ends <= 1, ends**-exponent, np.maximum(beyond, 0.0))
+        return np.asarray(farther_shares[0] - farther_shares[1])
 
     def _nodes(self, expected: FloatArray, scale: float, heaps: Known) -> FloatArray:
         """Return numbers of rows at which the posterior is evaluated: about each piece of evidence and its error."""
@@ -478,7 +472,7 @@ class Tails:
     def with_piles(self, piles: Sequence[Known | None]) -> Tails:
         """Return the tails if so many rows lie at either bound: counts and their variances, None where not counted."""
         below, above = piles
-        return replace(self, lower=self.lower.with_pile(below), upper=self.upper.with_pile(above))
+        return replace(self, lower=replace(self.lower, pile=below), upper=replace(self.upper, pile=above))
 
     @property
     def may_be_others(self) -> bool:
@@ -565,20 +559,15 @@ def tails_of(inferred: Inferred | None, name: str, space: Space, n: int) -> Tail
     if inferred is None or name not in inferred.columns:
         return None
     measured = tuple(m for m in inferred.measured if m.column == name and m.kind == "intervals")
-    inner = space.inner_space
+    inner: Any = space.inner_space
     bounded = (inner.is_numeric or inner.is_time) and not inner.is_listed
     if not measured or not bounded or inner.is_time != (measured[-1].unit is not None):
         return None
     own = [m for m in inferred.measured if m.column == name]
-    return _tails(measured, space, n, _gap(own, space), odds_of_two_values(inferred.measured, n))
-
-
-def _gap(measured: Sequence[Measured], space: Space) -> float:
-    """Return how far apart the numbers of a column are that its counts are of: 0 where they may be any."""
-    grid: Any = space.inner_space
-    if grid.is_whole or measured[-1].unit is not None:
-        return 1.0
-    return float(grid.step) if is_on_steps(measured, space) else 0.0
+    # The distance of neighbouring numbers in the unit of the counts; 0 if numbers may be any.
+    is_whole = inner.is_whole or own[-1].unit is not None
+    gap = 1.0 if is_whole else float(inner.step) if is_on_steps(own, space) else 0.0
+    return _tails(measured, space, n, gap, odds_of_two_values(inferred.measured, n))
 
 
 @lru_cache(maxsize=256)

@@ -306,8 +306,9 @@ class ColumnEvidence:
         # Only counts of inference may be of another table: they are tested before measured tables enter.
         if inferred is not None:
             combined, _ = update(estimates, covariance, inferred)
-            is_unlikely = self._warn_if_unlikely(axis, p_value(estimates, covariance, inferred.linearise(combined)))
-            inferred = None if is_unlikely else inferred
+            if p_value(estimates, covariance, inferred.linearise(combined)) < MIN_COUNTS_PROBABILITY:
+                self._leave_counts_out(axis.name)
+                inferred = None
         observations = [facts for facts in (inferred, tables) if facts is not None]
         rows, covariance = update(estimates, covariance, Observation.stack(observations, axis.cells))
         if question.population:
@@ -330,19 +331,18 @@ class ColumnEvidence:
             counts, inferred = self._count(fine), self.counted(axis)
             rows = float(counts.sum()) * self._weight
             law = RowsLaw.of(fine.channel, counts, inferred if rows else None, rows, axis.ends)
-            nothing = Observation.stack([], axis.cells)
-            self._laws[key] = replace(law, facts=nothing) if self._warn_if_unlikely(axis, law.likely) else law
+            if law.likely < MIN_COUNTS_PROBABILITY:
+                self._leave_counts_out(axis.name)
+                law = replace(law, facts=Observation.stack([], axis.cells))
+            self._laws[key] = law
         return self._laws[key]
 
-    def _warn_if_unlikely(self, axis: Axis, probability: float) -> bool:
-        if probability >= MIN_COUNTS_PROBABILITY:
-            return False
+    def _leave_counts_out(self, column: str) -> None:
         # Other columns are read later, and would repeat the warning one by one.
         if not self._inconsistent_columns:
             warn(
-                f"inference's counts of column {axis.name!r} contradict its rows: the plan was made from another "
+                f"inference's counts of column {column!r} contradict its rows: the plan was made from another "
                 "table, and such counts of any column are left out; pass use_measured=False",
                 AlteredReleaseWarning,
             )
-        self._inconsistent_columns.add(axis.name)
-        return True
+        self._inconsistent_columns.add(column)

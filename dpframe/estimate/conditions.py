@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,7 @@ from dpframe.estimate.surrogates import UNPACKED, Batches, Surrogates, own_squar
 from dpframe.observe.overlap import overlap_cells
 from dpframe.plan.columns import Column, Group
 from dpframe.spaces.arrays import FloatArray, IntArray
+from dpframe.spaces.base import forwarded
 from dpframe.spaces.stretches import between, code_of, listed_values, shares_its_step, side_of
 
 _FORMS = '{"column": value, [values], (low, high), {"any": items}, {"all": items} or {"not": …}}'
@@ -114,10 +115,7 @@ class ItemCondition:
     how: str
     wrong: bool = False
 
-    @property
-    def column(self) -> Column:
-        """The column of sets."""
-        return self.sets.column
+    column: ClassVar[Column] = forwarded("sets.column")
 
     def negated(self) -> ItemCondition:
         """Return the opposite."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Unpack
 
 import numpy as np
@@ -14,7 +15,7 @@ from dpframe.estimate.answer_options import AnswerOptions
 from dpframe.estimate.axes import Axis, make_axis
 from dpframe.estimate.base import Bins, column_names
 from dpframe.estimate.column_evidence import of_ranks_alone
-from dpframe.estimate.not_found import nan_if_not_found, nan_if_unread
+from dpframe.estimate.not_found import nan_if_not_found
 from dpframe.estimate.results import Answer, Results
 from dpframe.estimate.weighted import WeightedEstimates
 from dpframe.spaces.arrays import FloatArray
@@ -359,7 +360,8 @@ class CountEstimates(WeightedEstimates):
             row_totals, col_totals = row_totals[:, shown_cells[0]], col_totals[:, :, shown_cells[1]]
         return self._results(*np.block([[cells, row_totals], [col_totals, grand]]))
 
-    @nan_if_unread
+    # Clipped bounds and lists keep nulls apart from values; a column read as the wrong kind turns values to null.
+    @partial(nan_if_not_found, judged=lambda plan: [missing for missing in plan.not_found if missing.unread])
     def null_rate(
         self, column: str, *, target: str = "table", **options: Unpack[AnswerOptions]
     ) -> pd.Series[Any] | pd.DataFrame:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Unpack
 
 import numpy as np
@@ -23,7 +23,6 @@ from dpframe.estimate.results import DESCRIBED, RESULTS, Results
 from dpframe.estimate.surrogates import Codes
 from dpframe.estimate.synthetic import LOUD, Synthesizer, check_rows, make_generator
 from dpframe.estimate.synthetic_copies import SyntheticCopies
-from dpframe.plan.threads import methods_in_one_thread
 
 _EXAMPLES = {
     "compare": 'compare("visits", by="ward")',
@@ -403,8 +402,7 @@ class Statistics(ConditionEstimates, FunctionEstimates):
         return sets.ItemLaw(supports) if sizes is None else sizes.item_law(supports)
 
 
-@refusing_misfit_calls(_EXAMPLES)
-@methods_in_one_thread
+@partial(refusing_misfit_calls, _EXAMPLES)
 @take_answer_options
 class Estimates(Statistics):
     """Estimates from a sanitised table.

@@ -82,7 +82,8 @@ class Joints:
         if not is_one_of(method, METHODS):
             raise ParameterError(f"method must be one of {', '.join(METHODS)}")
         answer = METHODS[method](self, question)
-        excluded = self.source.plan.bound_rules.impossible({axis.name: axis.stretches for axis in question.axes})
+        rules = self.source.plan.bound_rules
+        excluded = rules.impossible({axis.name: axis.stretches for axis in question.axes}) if rules.rules else None
         if excluded is None:
             return answer
         estimate, scale = np.where(excluded, 0.0, answer.estimate), np.ones([1] * excluded.ndim)

@@ -7,10 +7,12 @@ number of rows plus noise. Without tables, estimates use only the rows.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import combinations
+from typing import ClassVar
 
 import numpy as np
 
@@ -29,7 +31,7 @@ from dpframe.plan.levels import children, has_levels, level_sizes
 from dpframe.plan.measures import OF_SETS, MeasuredTable
 from dpframe.release.reader import Source
 from dpframe.spaces.arrays import FloatArray
-from dpframe.spaces.base import affine_map
+from dpframe.spaces.base import affine_map, forwarded
 from dpframe.totals.weight_sums import WeightSteps
 
 COUNTED = ("one_way", "joint")
@@ -126,10 +128,7 @@ class MeasuredTables:
         # Counts of rows by cell may have another source than the release's tables.
         return bool(self.tables or self.counted)
 
-    @property
-    def rows(self) -> int:
-        """Rows of the original table."""
-        return self.source.rows
+    rows: ClassVar[int] = forwarded("source.rows")
 
     @cached_property
     def counted(self) -> list[NoisyCounts]:
@@ -150,22 +149,25 @@ class MeasuredTables:
         return counted_tables
 
     @cached_property
-    def _table_places(self) -> dict[str, set[int]]:
-        places: dict[str, set[int]] = {}
+    def _table_places(self) -> Mapping[str, set[int]]:
+        """The places of the tables that count a column, or the group of an indicator."""
+        places: dict[str, set[int]] = defaultdict(set)
         for i, one in enumerate(self.counted):
             for name in one.columns:
-                places.setdefault(name, set()).add(i)
+                places[name].add(i)
+        for name, group in self.homes.items():
+            places[name] |= places[group.name]
         return places
 
     def holding(self, names: Sequence[str]) -> list[NoisyCounts]:
         """Return the tables that hold all of some columns."""
-        places = set.intersection(*(self._places_of(name) for name in names))
+        places = set.intersection(*(self._table_places[name] for name in names))
         return [self._expand(place, names) for place in sorted(places)]
 
     def touching(self, names: Iterable[str]) -> list[NoisyCounts]:
         """Return the tables that hold one of some columns."""
         names = list(names)
-        places = set[int]().union(*(self._places_of(name) for name in names))
+        places = set[int]().union(*(self._table_places[name] for name in names))
         return [self._expand(place, names) for place in sorted(places)]
 
     @cached_property
@@ -176,11 +178,6 @@ class MeasuredTables:
     def merged_names(self, names: Iterable[str]) -> list[str]:
         """Return names of columns with the one that tables count in place of each indicator, each once."""
         return list(dict.fromkeys(self.homes[name].name if name in self.homes else name for name in names))
-
-    def _places_of(self, name: str) -> set[int]:
-        """Return the places of the tables that count a column, or the group of an indicator."""
-        places, group = self._table_places.get(name, set()), self.homes.get(name)
-        return places if group is None else places | self._table_places.get(group.name, set())
 
     def _expand(self, place: int, names: Sequence[str]) -> NoisyCounts:
         """Return a table with the indicators among names in place of the column that counts them together."""

@@ -161,7 +161,8 @@ class Model:
             *self._yield_one_ways({place for table in tables for place in table.columns}),
         ]
         table_pairs = {pair for table in tables for pair in combinations(sorted(table.columns), 2)}
-        tables += self._yield_group_pairs(table_pairs)
+        if self._source.plan.groups:
+            tables += self._yield_group_pairs(table_pairs)
         tables += self._yield_row_pairs(table_pairs)
         table_places = {place for table in tables for place in table.columns}
         tables += [self._fit_one_way(place) for place in range(len(self.names)) if place not in table_places]
@@ -172,7 +173,10 @@ class Model:
     def _yield_measured(self) -> Iterator[NoisyCounts]:
         """Yield measured tables by the fit's cells, summed over columns outside the fit."""
         laws = {name for name, member in self.columns.items() if member.is_cut and member.law is not None}
-        for one in self._touching_tables():
+        counted_names = {indicator: name for name, indicator in self._indicators.items()}
+        for table in self.tables.touching([counted_names.get(name, name) for name in self.names]):
+            # An indicator's name replaces the column that counts it.
+            one = replace(table, columns=tuple(self._indicators.get(name, name) for name in table.columns))
             fit_names = [name for name in one.columns if name in self.columns]
             places, first = self.places(fit_names), self.columns[fit_names[0]]
             if len(one.columns) == 1 and first.is_cut and first.law is not None:
@@ -181,13 +185,6 @@ class Model:
                 laws.discard(fit_names[0])
             elif all(self.columns[name].cells == one.axis(name).cells for name in fit_names):
                 yield replace(one.sum_to(fit_names), columns=tuple(places))
-
-    def _touching_tables(self) -> Iterator[NoisyCounts]:
-        """Yield the tables that hold one of the columns, with an indicator's name for the column that counts it."""
-        counted_names = {indicator: name for name, indicator in self._indicators.items()}
-        for one in self.tables.touching([counted_names.get(name, name) for name in self.names]):
-            columns = tuple(self._indicators.get(name, name) for name in one.columns)
-            yield one if columns == one.columns else replace(one, columns=columns)
 
     def _yield_inferred(self) -> Iterator[NoisyCounts]:
         """Yield inference's counts of listed columns as one-ways; unmeasured cells get a huge variance."""
@@ -308,10 +305,7 @@ class Model:
 
     def fine(self, name: str) -> FloatArray:
         """Return the shares of a column's fine cells, tilted to the mean if a number's sum was measured."""
-        return self.at_mean(name, self.columns[name].within(self.joint([name])))
-
-    def at_mean(self, name: str, shares: FloatArray) -> FloatArray:
-        """Return shares of fine cells tilted to the measured sum of codes."""
+        shares = self.columns[name].within(self.joint([name]))
         sum_table, member = self.tables.of_kind("sum", name), self.columns[name]
         present = shares[: member.axis.cells - member.axis.flag_codes]
         rows = float(present.sum()) * self._source.rows

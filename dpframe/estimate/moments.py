@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ from dpframe.estimate.surrogates import Term
 from dpframe.plan.columns import Column
 from dpframe.plan.threads import one_thread
 from dpframe.spaces.arrays import FloatArray
-from dpframe.spaces.base import affine_map, numbers_of
+from dpframe.spaces.base import affine_map, forwarded, numbers_of
 
 _PROFILE_STARTS = (0.3, 1.0, 2.0)
 """Starting values of a profile's standard deviations, in units of the estimated ones (tolerance)."""
@@ -59,10 +59,8 @@ class Scale:
         """The number of code 0 and the distance between neighbouring codes' numbers."""
         return affine_map(self.column.space)
 
-    @property
-    def is_time(self) -> bool:
-        """Whether values are times, whose numbers are steps of the resolution."""
-        return self.column.space.is_time
+    is_time: ClassVar[bool] = forwarded("column.space.is_time")
+    """Whether values are times, whose numbers are steps of the resolution."""
 
     def term(self, power: int, *others: tuple[Scale, int]) -> Term:
         """Return the product of value^power·present over this column and others."""

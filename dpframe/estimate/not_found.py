@@ -112,11 +112,3 @@ def nan_if_not_found(method: Callable[P, R], judged: Judged = lambda plan: plan.
         return presented
 
     return wrapped
-
-
-def nan_if_unread(method: Callable[P, R]) -> Callable[P, R]:
-    """Make a method of `Estimates` that counts nulls return NaN if inference did not find the kind of values.
-
-    Clipped bounds and lists keep nulls apart from values. A column that is read as the wrong kind turns values to null.
-    """
-    return nan_if_not_found(method, lambda plan: [missing for missing in plan.not_found if missing.unread])

@@ -101,15 +101,13 @@ class Posterior:
         self._models, self._digest = models, digest
         self._draws_by_columns: dict[tuple[type[TableDraws], tuple[str, ...]], TableDraws] = {}
 
-    def of(self, names: Sequence[str]) -> TableDraws:
-        """Return draws of some columns about the fit, for intervals around an estimate."""
-        return self._make_draws(TableDraws, names)
-
     def conditioned(self, names: Sequence[str]) -> TableDraws:
         """Return draws of some columns given their counts, for statistics of the draws themselves."""
-        return self._make_draws(ConditionedDraws, names)
+        return self.of(names, ConditionedDraws)
 
-    def _make_draws(self, kind: type[TableDraws], names: Sequence[str]) -> TableDraws:
+    def of(self, names: Sequence[str], kind: type[TableDraws] | None = None) -> TableDraws:
+        """Return draws of some columns, by default about the fit, for intervals around an estimate."""
+        kind = TableDraws if kind is None else kind
         # Names in the plan's order, so that the order of a question changes neither the cache key nor the seed.
         key = tuple(name for name in self._models.order if name in names)
         if (kind, key) not in self._draws_by_columns:
@@ -214,13 +212,8 @@ class TableDraws:
         moves = np.clip(moves - moves.mean(axis=0), -MOST_MOVE, MOST_MOVE)
         return np.asarray(fitted * np.exp(moves))
 
-    def _find_pair_table(self, pair: tuple[int, int]) -> NoisyCounts | None:
-        """Return the measured table of a pair, or its table from rows, or None."""
-        return (self.evidence.row_pairs | self.evidence.pairs).get(pair)
-
-    def _make_discrepancy(self, pair: tuple[int, int]) -> Discrepancy:
-        """Return the prior of a pair's distribution about the fit."""
-        count_table = self._find_pair_table(pair)
+    def _make_discrepancy(self, pair: tuple[int, int], count_table: NoisyCounts | None) -> Discrepancy:
+        """Return the prior of a pair's distribution about the fit, for the pair's table or None."""
         ordered = [self.columns[place].axis.column.space.metric != "discrete" for place in pair]
         joint = self.model.fit.joint([self.model.names.index(self.names[place]) for place in pair])
         noise = np.full(joint.shape, np.inf) if count_table is None else count_table.variances
@@ -235,11 +228,9 @@ class TableDraws:
 
     def _draw_pair(self, pair: tuple[int, int]) -> FloatArray:
         """Return draws of the counts of a pair, with the margins of both columns' draws."""
-        count_table, prior, generator = (
-            self._find_pair_table(pair),
-            self._make_discrepancy(pair),
-            self.generator("pair", pair),
-        )
+        # The measured table of the pair, or its table from rows.
+        count_table = (self.evidence.row_pairs | self.evidence.pairs).get(pair)
+        prior, generator = self._make_discrepancy(pair, count_table), self.generator("pair", pair)
         fitted, margins = self._draw_fit(pair)
         noise_shares = np.zeros(fitted.shape[1:])
         if count_table is not None and not count_table.channels:
@@ -523,10 +514,10 @@ class ConditionedDraws(TableDraws):
         return np.append(law.isotonic_counts, law.positive[law.bins :])
 
     def _draw_pair(self, pair: tuple[int, int]) -> FloatArray:
-        count_table = self._find_pair_table(pair)
+        count_table = (self.evidence.row_pairs | self.evidence.pairs).get(pair)
         if count_table is None:
             return super()._draw_pair(pair)
-        prior, generator = self._make_discrepancy(pair), self.generator("pair", pair)
+        prior, generator = self._make_discrepancy(pair, count_table), self.generator("pair", pair)
         fitted, margins = self._draw_fit(pair)
         copies = [(copy.row_pairs | copy.pairs)[pair].counts for copy in self.copies]
         counts = np.array(copies)
@@ -585,11 +576,12 @@ def followed_noise(fitted: FloatArray, counts: FloatArray) -> FloatArray:
 
     Both arguments have a first axis of draws: the share is the slope of the fit's moves on the noise.
     """
-    moves, noise = (_remove_margins(draws - draws.mean(axis=0)) for draws in (fitted, counts))
+    centred = (draws - draws.mean(axis=0) for draws in (fitted, counts))
+    moves, noise = (
+        draws
+        - draws.mean(axis=2, keepdims=True)
+        - draws.mean(axis=1, keepdims=True)
+        + draws.mean(axis=(1, 2), keepdims=True)
+        for draws in centred
+    )
     return np.asarray(np.clip((moves * noise).sum(axis=0) / np.maximum((noise**2).sum(axis=0), 1e-300), 0.0, 1.0))
-
-
-def _remove_margins(draws: FloatArray) -> FloatArray:
-    """Return draws of tables less the means of their rows and columns."""
-    rows, columns = draws.mean(axis=2, keepdims=True), draws.mean(axis=1, keepdims=True)
-    return np.asarray(draws - rows - columns + draws.mean(axis=(1, 2), keepdims=True))

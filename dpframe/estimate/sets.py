@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,7 @@ from dpframe.plan.columns import Column
 from dpframe.plan.measures import MeasuredTable
 from dpframe.spaces import Subset
 from dpframe.spaces.arrays import FloatArray
+from dpframe.spaces.base import forwarded
 from dpframe.spaces.cells import size_starts
 
 MOST_PAIRED = 300
@@ -146,10 +147,7 @@ class SetColumn:
         null = bits[:, count] > 0 if self.has_null else np.zeros(len(bits), dtype=np.bool_)
         return bits[:, :count], null
 
-    @property
-    def has_null(self) -> bool:
-        """Whether null is a value."""
-        return self.column.space.has_null
+    has_null: ClassVar[bool] = forwarded("column.space.has_null")
 
     def tally(
         self, batches: Batches, of: Callable[[npt.NDArray[np.uint8]], FloatArray], group: Axis | None = None

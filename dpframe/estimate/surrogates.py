@@ -169,7 +169,18 @@ def joint_cells(
     subtracts the square without noise; for the population the mean of the residual is 0.
     """
     n, domain = counts.sum(), JointDomain(tuple(axes))
-    estimate, squares = domain.sums(counts), _sum_squares(counts, axes, domain)
+    estimate, squares, expected_counts = domain.sums(counts), domain.sums(counts, "cell²"), counts
+    # In bins at least the expected sums of squares at the fitted shares: the surrogate is rare and huge at the ends of
+    # bins, and without a row there the sample variance is far too small.
+    for i, axis in enumerate(axes):
+        if axis.grid is None or axis.classes == axis.cells:
+            continue
+        class_counts = counts.sum(axis=tuple(j for j in range(counts.ndim) if j != i))
+        class_shares = axis.channel @ expectation_maximization(class_counts, [axis.channel])
+        shape = [-1 if j == i else 1 for j in range(counts.ndim)]
+        expected_counts = expected_counts.sum(axis=i, keepdims=True) * class_shares.reshape(shape)
+    if expected_counts is not counts:
+        squares = np.maximum(squares, domain.sums(expected_counts, "cell²"))
     if not normalize:
         return estimate, _replace_zero_variance(
             squares - own_squares(estimate, estimate**2 / max(n, 1), sampling), domain, n
@@ -181,22 +192,6 @@ def joint_cells(
     share, residual = sums.ratio(sampling)
     with np.errstate(divide="ignore", invalid="ignore"):
         return share, _replace_zero_variance(residual, domain, n) / denominators**2
-
-
-def _sum_squares(counts: FloatArray, axes: Sequence[Axis], domain: JointDomain) -> FloatArray:
-    """Return the sums of squared surrogates; in bins at least the expected sums at the fitted shares.
-
-    The surrogate is rare and huge at the ends of bins: without a row there the sample variance is far too small.
-    """
-    squares, expected = domain.sums(counts, "cell²"), counts
-    for i, axis in enumerate(axes):
-        if axis.grid is None or axis.classes == axis.cells:
-            continue
-        class_counts = counts.sum(axis=tuple(j for j in range(counts.ndim) if j != i))
-        class_shares = axis.channel @ expectation_maximization(class_counts, [axis.channel])
-        shape = [-1 if j == i else 1 for j in range(counts.ndim)]
-        expected = expected.sum(axis=i, keepdims=True) * class_shares.reshape(shape)
-    return squares if expected is counts else np.maximum(squares, domain.sums(expected, "cell²"))
 
 
 def margin_cells(

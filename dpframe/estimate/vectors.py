@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Unpack
+from typing import Any, ClassVar, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +34,7 @@ from dpframe.estimate.surrogates import (
 from dpframe.plan.columns import Column
 from dpframe.plan.measures import MeasuredTable
 from dpframe.spaces.arrays import FloatArray
+from dpframe.spaces.base import forwarded
 from dpframe.spaces.vectors import VectorSpace
 
 MOST_CROSSED = 256
@@ -100,10 +101,7 @@ class VectorColumn:
         channel: Any = column.mechanism.inner
         return cls(column, space, channel)
 
-    @property
-    def length(self) -> int:
-        """Number of coordinates."""
-        return self.space.ball.length
+    length: ClassVar[int] = forwarded("space.ball.length")
 
     @cached_property
     def _surrogates(self) -> tuple[FloatArray, FloatArray]:

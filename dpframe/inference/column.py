@@ -23,6 +23,7 @@ class Task(ABC):
         self.field = field
         self.measured: list[Measured] = []
         self.noises: Sequence[CountNoise] = ()
+        """Noise of all histograms, which the width of cells may depend on."""
 
     @property
     @abstractmethod
@@ -33,10 +34,6 @@ class Task(ABC):
     def rounds(self) -> tuple[Measured, ...]:
         """The measured counts of intervals, or of norms."""
         return tuple(histogram for histogram in self.measured if histogram.kind in INTERVALS)
-
-    def set_noises(self, noises: Sequence[CountNoise]) -> None:
-        """Take the noise of all histograms, which the width of cells may depend on."""
-        self.noises = noises
 
     def asks(self, i: int) -> int | None:
         """Return the number of the histogram for round ``i``, or None if the column is done."""

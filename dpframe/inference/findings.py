@@ -157,7 +157,17 @@ REASONS = (
 
 def unidentified_columns(inferred: Inferred, spaces: Mapping[str, Space], n: int) -> tuple[NotFound, ...]:
     """Return the columns of ``n`` rows whose spaces inference did not find, in their order."""
-    columns = _collect_evidence(inferred, spaces, n)
+    # Evidence for every column that inference counted.
+    columns: dict[str, ColumnEvidence] = {}
+    odds, specs = odds_of_two_values(inferred.measured, n), dict(inferred.asked or ())
+    for name, space in spaces.items():
+        histograms = [histogram for histogram in inferred.measured if histogram.column == name]
+        usable = [one for one in histograms if one.kind != "steps" and _is_countable(one, space)]
+        if usable and n > 0 and name in inferred.columns:
+            measured = tuple(histogram for histogram in usable if histogram.kind == usable[-1].kind)
+            unread_kind = _find_unread_kind(histograms, specs.get(name, ()))
+            hidden_words, _ = hidden_word_count(histograms)
+            columns[name] = ColumnEvidence(measured, space, n, odds, unread_kind, hidden_words=hidden_words)
     lost = {name for name, column in columns.items() if _find_reason(column)}
     noises = {
         name: _mean_noise_sd(column.measured, column.space, n)
@@ -177,21 +187,6 @@ def unidentified_columns(inferred: Inferred, spaces: Mapping[str, Space], n: int
         for name, column in columns.items()
         for reason, epsilon_factor in _find_reason(column)
     )
-
-
-def _collect_evidence(inferred: Inferred, spaces: Mapping[str, Space], n: int) -> dict[str, ColumnEvidence]:
-    """Return the evidence for every column that inference counted."""
-    columns: dict[str, ColumnEvidence] = {}
-    odds, specs = odds_of_two_values(inferred.measured, n), dict(inferred.asked or ())
-    for name, space in spaces.items():
-        histograms = [histogram for histogram in inferred.measured if histogram.column == name]
-        usable = [one for one in histograms if one.kind != "steps" and _is_countable(one, space)]
-        if usable and n > 0 and name in inferred.columns:
-            measured = tuple(histogram for histogram in usable if histogram.kind == usable[-1].kind)
-            unread_kind = _find_unread_kind(histograms, specs.get(name, ()))
-            hidden_words, _ = hidden_word_count(histograms)
-            columns[name] = ColumnEvidence(measured, space, n, odds, unread_kind, hidden_words=hidden_words)
-    return columns
 
 
 def _is_countable(histogram: Measured, space: Space) -> bool:

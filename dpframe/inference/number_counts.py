@@ -189,13 +189,10 @@ class NumberCounts:
 
     @property
     def has_many_rows_outside(self) -> bool:
-        """Whether more than a fifth of the rows seems to lie beyond the bounds."""
+        """Whether more than a fifth of the rows seems to lie beyond the bounds, or beyond one of them away from 0."""
         share, error = self.share_outside
-        return share - HINT_SE * error > MOST_OUTSIDE or self._has_long_tail
-
-    @property
-    def _has_long_tail(self) -> bool:
-        """Whether more than a fifth of the rows seems to be spread out beyond a bound, away from 0."""
+        if share - HINT_SE * error > MOST_OUTSIDE:
+            return True
         counts, covariance, (low, high) = self.counts, self.covariance, self.bounds
         inside_cells = np.flatnonzero(self.inside_shares > 0)
         if not len(inside_cells):
@@ -216,20 +213,17 @@ class NumberCounts:
     def bounds_noise_factor(self) -> float:
         """How many times too large the noise is for the rows within the bounds to show."""
         share, error = self.share_outside
+        (low, high), has_intervals = self.bounds, self.measured[-1].kind == "intervals"
         # Truth values were not chosen among hundreds of bounds.
-        are_public = self.measured[-1].kind == "intervals" and self.has_spike() and self.bounds == (0.0, 1.0)
-        required_se = 0.0 if are_public else _RARE_BOUNDS_SE if self._has_rare_bounds else _BOUNDS_SE
+        are_public = has_intervals and self.has_spike() and (low, high) == (0.0, 1.0)
+        # Numbers seldom have such bounds: large numbers, or floats among years.
+        are_years = not self.is_whole and low >= YEARS[0] and high < YEARS[1]
+        is_rare = has_intervals and (are_years or max(abs(low), abs(high)) > _RARE_SIZE)
+        is_rare = is_rare and self.measured[-1].unit is None
+        required_se = 0.0 if are_public else _RARE_BOUNDS_SE if is_rare else _BOUNDS_SE
         return max(
             HINT_SE * error / max(_MOST_HIDDEN_OUTSIDE - share, 1e-9), required_se * error / max(1 - share, 1e-9)
         )
-
-    @property
-    def _has_rare_bounds(self) -> bool:
-        """Whether numbers seldom have these bounds: large numbers, or floats among years."""
-        low, high = self.bounds
-        if self.measured[-1].kind != "intervals" or self.measured[-1].unit is not None:
-            return False
-        return (not self.is_whole and low >= YEARS[0] and high < YEARS[1]) or max(abs(low), abs(high)) > _RARE_SIZE
 
     @cached_property
     def spike(self) -> int:
@@ -426,10 +420,8 @@ class NumberCounts:
         return noise / math.sqrt(max(variance, noise if self.has_spike() else 0.0, 1e-300))
 
 
-@lru_cache(maxsize=8)
-def number_counts(measured: tuple[Measured, ...], space: Space, n: int) -> NumberCounts:
-    """Return the counts of a column of ``n`` rows; the last few are kept, as several tests read the same counts."""
-    return NumberCounts(measured, space, n)
+number_counts = lru_cache(maxsize=8)(NumberCounts)
+"""Returns the counts of a column; eight are cached, as several tests of a column read them (limit of memory)."""
 
 
 @lru_cache(maxsize=8)

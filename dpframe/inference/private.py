@@ -12,6 +12,7 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass, replace
+from functools import partial
 
 import pyarrow as pa
 
@@ -32,7 +33,7 @@ from dpframe.noise.keystream import Keystream
 from dpframe.spaces import Space
 from dpframe.spaces.arrays import is_list_of_floats
 from dpframe.spaces.field import Field
-from dpframe.totals.counts import Count, Read, counting
+from dpframe.totals.counts import Count, Read, count_batches
 
 _READING_ROUNDS = 4
 """Times that the data is read: kinds of objects first, then three for numbers (limit of the format)."""
@@ -140,14 +141,14 @@ class Measurement:
         noise_terms = zip(self.spending.noises, self.spending.thresholds, strict=True)
         terms = dict(zip(self.histograms, noise_terms, strict=True))
         for task in tasks:
-            task.set_noises([terms[task.field.name, i][0] for i in range(len(task.histograms))])
+            task.noises = [terms[task.field.name, i][0] for i in range(len(task.histograms))]
         thresholds: dict[str, int] = {}
         for i in range(_READING_ROUNDS):
             pending = {task.field.name: (task, place) for task in tasks if (place := task.asks(i)) is not None}
             counters = {name: task.counter() for name, (task, _) in pending.items()}
             # All columns of a round are counted in one pass over the data.
             if counters:
-                (count or counting(read))(counters)
+                (count or partial(count_batches, read))(counters)
             for name, (task, place) in pending.items():
                 noise, threshold = terms[name, place]
                 task.measure(counters[name], noise, threshold, stream.column(name, "infer").skip(i * _ROUND_PLANES))

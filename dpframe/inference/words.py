@@ -110,8 +110,10 @@ class NumbersAndWords(Numbers):
 
     def inner(self) -> Space:
         """Return the space between the inferred bounds, with the most frequent words as special values."""
-        grid, words = super().inner(), self.measured[0]
+        words = self.measured[0]
+        grid: Any = super().inner()
         # Words such as "inf" write numbers, which the space reads as numbers.
         ranked = sorted(zip(words.counts, words.cells, strict=True), reverse=True)
-        special = [word for _, word in ranked if Special.is_word_among(grid, word)][:MAX_SPECIAL_VALUES]
+        plain = [word for _, word in ranked if word and word == word.strip() and grid.read_text(word) is word]
+        special = plain[:MAX_SPECIAL_VALUES]
         return Special(grid, sorted(special)) if special else grid

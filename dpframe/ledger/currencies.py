@@ -39,6 +39,7 @@ from dpframe.accounting.budget import Budget, round_down, round_up, upward
 from dpframe.accounting.gaussian_dp import Step, dominating_step, gaussian_mu, log_gaussian, promise_step
 from dpframe.accounting.unit import ROW, Unit
 from dpframe.errors import BudgetExceeded, ParameterError, name_list
+from dpframe.spaces.base import forwarded
 
 POOL = Fraction(1, 2)
 """Share of a total's δ that is its pool of δ₀.
@@ -420,10 +421,7 @@ class DatasetTotal:
         """The exact total."""
         return self.currency.exact(self.kept)
 
-    @property
-    def budget(self) -> Budget:
-        """The total promise."""
-        return self.kept.budget
+    budget: ClassVar[Budget] = forwarded("kept.budget")
 
     def check_unit(self, unit: Unit) -> None:
         """Raise `ParameterError` for a promise of another unit: the two would add up to a promise for nobody.

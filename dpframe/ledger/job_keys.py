@@ -31,6 +31,7 @@ import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 from dpframe.accounting.gaussian_dp import Step
 from dpframe.accounting.unit import Unit
@@ -39,6 +40,7 @@ from dpframe.errors import BudgetExceeded, FileError, LedgerError, ParameterErro
 from dpframe.ledger.ledger import Entry, Ledger
 from dpframe.ledger.runs import is_done
 from dpframe.noise.keystream import choice_key, framed
+from dpframe.spaces.base import forwarded
 
 JOB_KEYS_SCHEMA_VERSION = 1
 
@@ -160,10 +162,7 @@ class KeyedJob:
         self._spent = True
         return entry
 
-    @property
-    def name(self) -> str:
-        """The file that it writes."""
-        return self._record.name
+    name: ClassVar[str] = forwarded("_record.name")
 
     @property
     def key(self) -> bytes:

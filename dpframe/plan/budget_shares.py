@@ -38,20 +38,20 @@ def budget_shares(
     tables: Sequence[Measure], shares: Mapping[str, float] = BUDGET_PARTS, lists: str = "joint"
 ) -> list[float]:
     """Return each table's share of the tables' budget; ``lists`` is the part with the one-ways of listed columns."""
-    parts = [_budget_part(table, lists) for table in tables]
+    parts = [
+        ("level" if table.level > 1 else "one_way" if table.most else lists)
+        if table.kind == "one_way"
+        else table.kind
+        if table.kind in ("sum", "vectors")
+        else "joint"
+        for table in tables
+    ]
     costs = [RELATIVE_COSTS.get(table.kind, 1.0) for table in tables]
     part_costs: dict[str, float] = {}
     for part, cost in zip(parts, costs, strict=True):
         part_costs[part] = part_costs.get(part, 0.0) + cost
     share_sum = sum(shares[part] for part in part_costs)
     return [shares[part] * cost / part_costs[part] / share_sum for part, cost in zip(parts, costs, strict=True)]
-
-
-def _budget_part(table: Measure, lists: str) -> str:
-    """Return the part of the tables' budget that a table belongs to."""
-    if table.kind == "one_way":
-        return "level" if table.level > 1 else "one_way" if table.most else lists
-    return table.kind if table.kind in ("sum", "vectors") else "joint"
 
 
 def listed_shares(tables: Sequence[Measure], spaces: Mapping[str, Space]) -> list[float]:

@@ -7,7 +7,7 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from dpframe.errors import DpframeWarning, ParameterError, is_one_of, name_list,
 from dpframe.inference.inferred import Inferred
 from dpframe.plan.calibration import AccountingContext, Maker, calibrate, slacks_of
 from dpframe.plan.columns import (
+    RIVALS,
     Column,
     Group,
     Randomised,
@@ -138,8 +139,9 @@ def _log_cost(parts: Sequence[ColumnLoss], terms: AccountingContext) -> float:
         return math.log(float(losses @ np.tanh(losses / 2)) + depth)
     squares = crossed = 0.0
     for law in (law.enlarged for law in factors(parts, _MOST_LAWS)):
-        squares += math.log(law.square)
-        crossed += math.log(law.product)
+        square, product = law.square_and_product
+        squares += math.log(square)
+        crossed += math.log(product)
     # ln(S − P) from ln S and ln P: the products themselves may overflow.
     return squares + math.log(max(-math.expm1(crossed - squares), 1e-300))
 
@@ -302,11 +304,6 @@ class _Calibration:
         shares = repr(list(self.allocation.items()) if isinstance(self.allocation, Mapping) else self.allocation)
         object.__setattr__(self, "text", json.dumps([spaces, mechanism_pairs, shares, self.joined]))
 
-    @cached_property
-    def grouped(self) -> set[str]:
-        """The columns of all groups."""
-        return {name for names in self.joined for name in names}
-
 
 # Every call without a plan makes the plan of its table anew.
 @lru_cache(maxsize=64)
@@ -314,7 +311,8 @@ def _search_mechanisms(request: _Calibration) -> Units:
     """Return calibrated units with named mechanisms, or the best ones for columns without."""
     calibrated, mechanisms = _calibrate_stand_ins(request)
     for column in calibrated[0]:
-        rival = None if column.name in mechanisms else promising_rival(column, request.sets)
+        may_have_rival = column.name not in mechanisms and column.space.metric in RIVALS
+        rival = promising_rival(column, request.sets) if may_have_rival else None
         if rival is None:
             continue
         # A rival may need more budget than the column has: the default then stays.
@@ -330,9 +328,9 @@ def _search_mechanisms(request: _Calibration) -> Units:
 
 def _calibrate_stand_ins(request: _Calibration) -> tuple[Units, Mapping[str, Any]]:
     """Return calibrated units, and their mechanisms, with stand-ins for additive noise."""
-    spaces, mechanisms = request.known, request.chosen
+    mechanisms, grouped_names = request.chosen, {name for names in request.joined for name in names}
     default_spaces = {
-        name: space for name, space in spaces.items() if name not in mechanisms and name not in request.grouped
+        name: space for name, space in request.known.items() if name not in mechanisms and name not in grouped_names
     }
     noise = {name: request.ordinals if space.is_listed else request.numbers for name, space in default_spaces.items()}
     tags = {name: stand_in(space, noise[name]) for name, space in default_spaces.items()}
@@ -350,6 +348,7 @@ def _calibrate_stand_ins(request: _Calibration) -> tuple[Units, Mapping[str, Any
 def _calibrate_units(request: _Calibration, mechanisms: Mapping[str, Any]) -> Units:
     """Return calibrated columns and groups with these mechanisms."""
     spaces, terms, allocation, groups = request.known, request.terms, request.allocation, request.joined
+    grouped_names = {name for names in groups for name in names}
     ready = {
         name: Column(name, spaces[name], mechanism)
         for name, mechanism in mechanisms.items()
@@ -367,14 +366,19 @@ def _calibrate_units(request: _Calibration, mechanisms: Mapping[str, Any]) -> Un
         if (
             adapts_to_space
             and spaces[name].size == 1
-            and name not in {*ready, *request.grouped, *columns_with_share, *mechanisms}
+            and name not in {*ready, *grouped_names, *columns_with_share, *mechanisms}
         ):
             ready[name] = Column(name, spaces[name], mechanism_for(spaces[name], _CONSTANT_EPSILON, 0.0, None))
     units_to_make: list[Any] = [
         *groups,
-        *(name for name in spaces if name not in ready and name not in request.grouped),
+        *(name for name in spaces if name not in ready and name not in grouped_names),
     ]
-    makers: list[Maker] = [_unit_maker(unit, spaces, mechanisms) for unit in units_to_make]
+    makers: list[Maker] = [
+        _group_maker(unit, spaces)
+        if isinstance(unit, tuple)
+        else partial(_calibrate_column, unit, spaces[unit], mechanisms.get(unit))
+        for unit in units_to_make
+    ]
     # A group has its columns' shares together, so that grouping leaves the budget of the others as it was.
     weights = [len(unit) if isinstance(unit, tuple) else 1 for unit in units_to_make]
     by_error = is_one_of(allocation, ["error"])
@@ -386,7 +390,8 @@ def _calibrate_units(request: _Calibration, mechanisms: Mapping[str, Any]) -> Un
     if by_error:
         shares = shares_by_error(makers, weights, list(ready.values()), terms)
     else:
-        shares = shares_of(units_to_make, _name_by_unit(allocation, groups, spaces), weights)
+        share_of_unit = _name_by_unit(allocation, groups, spaces) if isinstance(allocation, Mapping) else allocation
+        shares = shares_of(units_to_make, share_of_unit, weights)
     slacks = slacks_of([unit in delta_columns for unit in units_to_make], terms)
     calibrated = calibrate(makers, shares, list(ready.values()), terms, slacks)
     return parted([*ready.values(), *calibrated], spaces)
@@ -400,19 +405,12 @@ def _takes_delta(name: str, space: Space, tag: str) -> bool:
         raise ParameterError(f"column {name!r}: {error}") from None
 
 
-def _unit_maker(unit: Any, spaces: Mapping[str, Space], mechanisms: Mapping[str, Any]) -> Maker:
-    """Return the function that makes a column, or the group of a tuple of names, from its budget."""
-    if isinstance(unit, tuple):
-        return _group_maker(unit, spaces)
-    space, tag = spaces[unit], mechanisms.get(unit)
-
-    def make(epsilon: float, delta: float) -> Column:
-        try:
-            return Column.calibrated(unit, space, epsilon, delta, tag)
-        except ParameterError as error:
-            raise ParameterError(f"column {unit!r}: {error}") from None
-
-    return make
+def _calibrate_column(name: str, space: Space, tag: str | None, epsilon: float, delta: float) -> Column:
+    """Return a column from its budget; a refusal names the column."""
+    try:
+        return Column.calibrated(name, space, epsilon, delta, tag)
+    except ParameterError as error:
+        raise ParameterError(f"column {name!r}: {error}") from None
 
 
 def as_mechanisms(given: Any) -> Mapping[Any, str | Mechanism]:
@@ -454,13 +452,13 @@ def _check_groups(groups: Any, spaces: Mapping[str, Space], mechanisms: Mapping[
     return name_tuples
 
 
-def _name_by_unit(allocation: Any, name_groups: Sequence[tuple[str, ...]], spaces: Mapping[str, Space]) -> Any:
+def _name_by_unit(
+    allocation: Mapping[Any, float], name_groups: Sequence[tuple[str, ...]], spaces: Mapping[str, Space]
+) -> dict[Any, float]:
     """Return an allocation with group names as in ``groups``.
 
     Its groups may be in another order, or (if keys must be text) joined by commas.
     """
-    if not isinstance(allocation, Mapping):
-        return allocation
     groups = {frozenset(names): names for names in name_groups}
     shares_of: dict[Any, float] = {}
     for key, share in allocation.items():

@@ -229,11 +229,6 @@ def _rows_cover(parts: tuple[ColumnLoss, ...], terms: AccountingContext) -> Cove
     )
 
 
-def _relative_mu(parts: Sequence[ColumnLoss], terms: AccountingContext) -> float:
-    """Return about the μ of shuffled rows, relative to the curve's: from a few nodes, without proof."""
-    return rows_cover(parts, terms.permutation, terms.curve, tolerance=math.inf).least
-
-
 def rows_step(parts: tuple[ColumnLoss, ...], terms: AccountingContext) -> Step | None:
     """Return about the least step of shuffled rows with these columns; None without a proof."""
     cover = _rows_cover(parts, terms)
@@ -360,7 +355,7 @@ _RESERVE_SHARE = 1e-3
 
 def check_ready(ready: Sequence[Mechanism], terms: AccountingContext) -> None:
     """Raise `ParameterError` if ready mechanisms leave nothing for central steps, before these are spent."""
-    if not ready or terms.central is None:
+    if terms.central is None:
         return
     reserve = terms.budget.epsilon * _RESERVE_SHARE
     if any(m.loss.step for m in ready):
@@ -638,11 +633,13 @@ class _LossModel:
             total = bisected(fits, 0.0, upper_limit, _LEAP_WIDTH / 2) or math.ulp(0.0)
         losses = [*self.ready, *self.parts(total)]
         # Below the curve, the cap on each row is the limit, and no search is needed.
-        if total < upper_limit and _relative_mu(losses, terms) <= 1:
+        if total < upper_limit and rows_cover(losses, terms.permutation, terms.curve, tolerance=math.inf).least <= 1:
             return total, _MU_SLOPE
         cap = total
         total, slope = likely_total(lambda x: [*self.ready, *self.parts(x)], terms.permutation, terms.curve, cap)
-        relative_mu = _relative_mu([*self.ready, *self.parts(total)], terms)
+        relative_mu = rows_cover(
+            [*self.ready, *self.parts(total)], terms.permutation, terms.curve, tolerance=math.inf
+        ).least
         gap = math.log(min(max(relative_mu, 1 / _LARGEST_MU_FACTOR), _LARGEST_MU_FACTOR)) + _MU_LOG_MARGIN
         return min(total * math.exp(-gap / slope), cap), slope
 

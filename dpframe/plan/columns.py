@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +31,7 @@ from dpframe.errors import ColumnError, ParameterError, PlanError, tuple_label
 from dpframe.forecast.errors import CellMoments, mean_errors, share_errors
 from dpframe.noise.keystream import Keystream
 from dpframe.spaces import Product, Space, as_space
+from dpframe.spaces.base import forwarded
 
 Codes = npt.NDArray[np.integer]
 
@@ -77,10 +78,8 @@ class Randomised(ABC):
         """The names as one line of text."""
         return tuple_label(self.names)
 
-    @property
-    def certified(self) -> Budget:
-        """The certified loss of the sampled integers, at the requested δ."""
-        return self.mechanism.certified
+    certified: ClassVar[Budget] = forwarded("mechanism.certified")
+    """The certified loss of the sampled integers, at the requested δ."""
 
     @property
     def takes_delta(self) -> bool:
@@ -88,25 +87,19 @@ class Randomised(ABC):
         family = MECHANISMS.get(self.mechanism.tag)
         return family is not None and family.takes_delta
 
-    @property
-    def step(self) -> Step | None:
-        """The unit's cost per row as a step, if its channel is made for a step."""
-        return self.mechanism.loss.step
+    step: ClassVar[Step | None] = forwarded("mechanism.loss.step")
+    """The unit's cost per row as a step, if its channel is made for a step."""
 
     @property
     def epsilon(self) -> float:
         """Certified loss at δ = 0."""
         return self.mechanism.loss.epsilon(0.0)
 
-    @property
-    def blanket(self) -> float:
-        """γ, the share of a release that is independent of its row, rounded down."""
-        return self.mechanism.blanket
+    blanket: ClassVar[float] = forwarded("mechanism.blanket")
+    """γ, the share of a release that is independent of its row, rounded down."""
 
-    @cached_property
-    def column_loss(self) -> ColumnLoss:
-        """The loss for the accountant of the whole release."""
-        return self.mechanism.column_loss
+    column_loss: ClassVar[ColumnLoss] = forwarded("mechanism.column_loss")
+    """The loss for the accountant of the whole release."""
 
     @property
     def expected_error(self) -> float:

@@ -87,8 +87,10 @@ class PlanData:
         rows = check_whole(self.contributions, "contributions", of="rows per person")
         object.__setattr__(self, "contributions", rows)
         self._check_names()
-        self._check_groups()
-        self._check_persons()
+        if self.groups:
+            self._check_groups()
+        if self.privacy_id is not None:
+            self._check_persons(self.privacy_id)
         # Without a unit of its own, as older versions wrote them, an inference is none that a plan can be refused for.
         for inference in (self.inferred, self.reused):
             refusal = None if inference is None else inference.refusal(self.unit, self.unit)
@@ -116,13 +118,11 @@ class PlanData:
             rows = "the plan does not know how many there are" if self.n is None else f"there are {self.n:,}"
             raise ParameterError(f"sample={sample:,} rows cannot be chosen: {rows}; leave sample out or lower it")
 
-    def _check_persons(self) -> None:
-        if self.privacy_id is None:
-            return
-        if not isinstance(self.privacy_id, str) or not self.privacy_id:
+    def _check_persons(self, privacy_id: str) -> None:
+        if not isinstance(privacy_id, str) or not privacy_id:
             raise PlanError('privacy_id must be the name of a column, e.g. privacy_id="patient"')
-        if self.privacy_id in (*self.names, *self.passthrough):
-            raise PlanError(f"privacy_id {self.privacy_id!r} does not leave; take it out of spaces and of passthrough")
+        if privacy_id in (*self.names, *self.passthrough):
+            raise PlanError(f"privacy_id {privacy_id!r} does not leave; take it out of spaces and of passthrough")
         if not self._secret:
             raise PlanError(
                 "privacy_id needs rows in a secret order, as a person's rows may be anywhere; leave shuffle=False, "
@@ -358,17 +358,10 @@ PLAN_SCHEMA_VERSION = 3
 """Version of a plan's JSON; a newer version is refused (limit of the format)."""
 
 
-def schema_of(plan: Any) -> int:
-    """Return the oldest schema with all of a plan's fields: 3 with rules, 2 with the fields added before them."""
-    needs_second_schema = plan.local_epsilon is not None or plan.reused is not None or bool(plan.measures)
-    needs_second_schema |= (plan.inferred is not None and plan.inferred.step is not None) or plan.privacy_id is not None
-    return PLAN_SCHEMA_VERSION if plan.rules else 2 if needs_second_schema else 1
-
-
 def fields_of(plan: Any) -> dict[str, Any]:
     """Return a plan's fields for JSON, without defaults of later versions: public facts only."""
     data: dict[str, Any] = {
-        "schema": schema_of(plan),
+        "schema": plan.schema,
         "epsilon": plan.epsilon,
         "delta": plan.delta,
         "n": plan.n,

@@ -148,7 +148,9 @@ def choose_defaults(
         return None
     likely_tables, shares = fit(normal_measures)
     alternatives, alternative_shares = fit(_raise_noise(normal_measures))
-    if shares == alternative_shares and _without_noise(likely_tables) == _without_noise(alternatives):
+    if shares == alternative_shares and [replace(table, sigma2=1.0) for table in likely_tables] == [
+        replace(table, sigma2=1.0) for table in alternatives
+    ]:
         measures, normal_bounds = find_noise(likely_tables, shares), find_noise(likely_tables, shares, False)
         if (
             measures
@@ -171,11 +173,6 @@ def _raise_noise(tables: Sequence[Measure]) -> list[Measure]:
     return [replace(table, sigma2=factor * table.sigma2) for table in tables]
 
 
-def _without_noise(tables: Iterable[Measure]) -> list[Measure]:
-    """Return tables with noise of 1, for comparison."""
-    return [replace(table, sigma2=1.0) for table in tables]
-
-
 def fit_to_noise(
     tables: Sequence[Measure],
     spaces: Mapping[str, Space],
@@ -188,12 +185,10 @@ def fit_to_noise(
     Additional tables do not change the choice of default tables.
     """
     defaults, weights = _choose_tables(tables, spaces, n, context)
-    extras = missing_tables(
-        defaults,
-        extra_tables,
-        spaces,
-        max((pair.most for pair in joints_among(defaults)), default=0) or JOINT_NUMBER_BINS,
-    )
+    if not extra_tables:
+        return defaults, weights
+    bins = max((pair.most for pair in joints_among(defaults)), default=0) or JOINT_NUMBER_BINS
+    extras = missing_tables(defaults, extra_tables, spaces, bins)
     if not extras:
         return defaults, weights
     # Finer levels have cells only in cells above their noise.

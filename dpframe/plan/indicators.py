@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,7 @@ from dpframe.plan.one_of import BoundIndicators, OneOf
 from dpframe.plan.rule import Rule
 from dpframe.spaces import Categorical, Space
 from dpframe.spaces.arrays import FloatArray, IntArray
+from dpframe.spaces.base import forwarded
 from dpframe.spaces.cells import cell_count
 
 _NO_COLUMN = "none of them"
@@ -36,10 +37,7 @@ class Indicators:
     name: str
     rule: BoundIndicators
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Names of the indicators."""
-        return self.rule.names
+    columns: ClassVar[tuple[str, ...]] = forwarded("rule.names")
 
     @cached_property
     def space(self) -> Space:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -64,12 +63,6 @@ _MAX_UNCUT_TABLE_CELLS = 1 << 26
 
 _MAX_NAMED_TABLES = 6
 """Most tables of one kind that a line names (limit of a sentence)."""
-
-
-@lru_cache(maxsize=256)
-def _sampling_distance(sigma2: float) -> float:
-    """Return the distance of draws of a parameter from their law, rounded up."""
-    return round_up(gaussian_table(sigma2).distance)
 
 
 @dataclass(frozen=True)
@@ -130,7 +123,8 @@ class Measure:
 
     def noise(self, spaces: Mapping[str, Space]) -> IntegerNoise:
         """Return the noise's parameters for the accountant, for columns with these spaces."""
-        distance = _sampling_distance(self.sigma2)
+        # The distance of draws from their law.
+        distance = round_up(gaussian_table(self.sigma2).distance)
         space = spaces[self.columns[0]]
         if self.kind == "sum":
             # A replaced row moves the sum by at most the range of codes.

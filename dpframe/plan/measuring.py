@@ -82,7 +82,8 @@ class Workload:
             if isinstance(self.measure, str)
             else listed_tables(self.measure, spaces)
         )
-        check_measures([*measures, *missing_tables(measures, self.added, spaces, MOST_BINS)], spaces)
+        extras = missing_tables(measures, self.added, spaces, MOST_BINS) if self.added else []
+        check_measures([*measures, *extras], spaces)
         return measures
 
     @property

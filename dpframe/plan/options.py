@@ -8,9 +8,8 @@ from __future__ import annotations
 import inspect
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Annotated, Any, TypedDict, TypeVar, get_args, get_type_hints
 
 from dpframe.accounting.budget import Budget
@@ -50,10 +49,6 @@ def _check_weights(name: str, value: Any) -> str | None:
     return value
 
 
-def _check_items(name: str, value: Any) -> int:
-    return check_whole(value, name, 1, 1_000, of="items per row")
-
-
 def _check_flag(name: str, value: Any) -> bool:
     if not isinstance(value, bool):
         raise ParameterError(f"{name} must be True or False")
@@ -65,12 +60,16 @@ _TABLES_ERROR = 'measure must be "auto", None, or a list of columns and tuples o
 
 def _check_tables(name: str, value: Any) -> str | tuple[str | tuple[str, ...], ...] | None:
     """Return the tables that are asked for as tuples of their columns, each once; "auto" comes first, as text."""
-    if value is None or _is_auto(value):
+    if value is None or (isinstance(value, str) and value == "auto"):
         return None if value is None else "auto"
     if isinstance(value, str) or not isinstance(value, Iterable):
         raise ParameterError(_TABLES_ERROR)
     value = list(value)
-    tables = [(table,) if isinstance(table, str) else table for table in value if not _is_auto(table)]
+    tables = [
+        (table,) if isinstance(table, str) else table
+        for table in value
+        if not (isinstance(table, str) and table == "auto")
+    ]
     if not all(isinstance(table, list | tuple) and table for table in tables):
         raise ParameterError(_TABLES_ERROR)
     if not all(isinstance(column, str) for table in tables for column in table):
@@ -82,10 +81,6 @@ def _check_tables(name: str, value: Any) -> str | tuple[str | tuple[str, ...], .
     if len(tables) < len(value):
         return ("auto", *unique_tables) if unique_tables else "auto"
     return unique_tables or None
-
-
-def _is_auto(value: Any) -> bool:
-    return isinstance(value, str) and value == "auto"
 
 
 _PAIR_COLUMNS = 2
@@ -180,7 +175,12 @@ class PlanOptions(TypedDict, total=False):
         ),
     ]
     max_items: Annotated[
-        int, Option(MOST_COUNTED_ITEMS, "Items of a set that private inference counts, at most.", check=_check_items)
+        int,
+        Option(
+            MOST_COUNTED_ITEMS,
+            "Items of a set that private inference counts, at most.",
+            check=lambda name, value: check_whole(value, name, 1, 1_000, of="items per row"),
+        ),
     ]
     drop: Annotated[Iterable[str], Option((), "Columns to leave out.", check=_check_column_names)]
     passthrough: Annotated[Iterable[str], Option((), "Columns to copy UNPROTECTED.", check=_check_column_names)]
@@ -288,14 +288,19 @@ class PlanOptions(TypedDict, total=False):
     ]
 
 
-def _read_options() -> Iterator[Option]:
-    for name, hint in get_type_hints(PlanOptions, include_extras=True).items():
-        type_, option = get_args(hint)
-        yield replace(option, name=name, type=type_)
+OPTIONS: Mapping[str, Option] = {
+    name: replace(option, name=name, type=type_)
+    for name, hint in get_type_hints(PlanOptions, include_extras=True).items()
+    for type_, option in [get_args(hint)]
+}
 
 
-OPTIONS: Mapping[str, Option] = {option.name: option for option in _read_options()}
-
+_NUMPYDOC_PARAMETERS = "\n".join(
+    f"{option.name} : default {option.default!r}\n"
+    + textwrap.indent(textwrap.fill(f"{option.help} {option.more}".strip(), 112, break_on_hyphens=False), "    ")
+    for option in OPTIONS.values()
+)
+"""All options as numpydoc's parameters, in lines of 116 letters (limit of a line)."""
 
 DEFAULTS: Mapping[str, Any] = {name: option.default for name, option in OPTIONS.items()}
 
@@ -344,45 +349,31 @@ def documented(function: F) -> F:
     ]
     vars(function)["__signature__"] = signature.replace(parameters=[*own_parameters, *option_parameters])
     if function.__doc__ is not None:  # python -OO leaves none
-        function.__doc__ = inspect.cleandoc(function.__doc__).replace("{options}", _numpydoc_parameters())
+        function.__doc__ = inspect.cleandoc(function.__doc__).replace("{options}", _NUMPYDOC_PARAMETERS)
     return function
 
 
-def as_method_of(verb: Callable[..., Any], *without: str) -> Callable[[F], F]:
+def as_method_of(verb: Callable[..., Any], without: Collection[str], method: F) -> F:
     """Give a method ``(self, epsilon, delta, **options)`` the keywords of a function of a table, and their help.
 
     ``without`` names parameters that a method does not take: the table, and those for other kinds of table.
     """
-
-    def decorated(method: F) -> F:
-        method_signature, verb_parameters = inspect.signature(method), inspect.signature(verb).parameters
-        self, epsilon, delta, options_parameter = method_signature.parameters.values()
-        assert options_parameter.kind is options_parameter.VAR_KEYWORD
-        positional_names = {self.name, epsilon.name, delta.name}
-        keyword_parameters = [
-            p.replace(kind=p.KEYWORD_ONLY)
-            for p in verb_parameters.values()
-            if p.name not in positional_names.union(without)
-        ]
-        vars(method)["__signature__"] = method_signature.replace(parameters=[self, epsilon, delta, *keyword_parameters])
-        if method.__doc__ is not None and verb.__doc__ is not None:  # python -OO leaves none
-            section = verb.__doc__.partition("Parameters\n----------\n")[2].partition("\n\n")[0]
-            entries = re.split(r"\n(?=\S)", section)
-            help_text = "\n".join(entry for entry in entries if not {*re.split(r" : |, |\n", entry)[:1]} & {*without})
-            method.__doc__ = f"{inspect.cleandoc(method.__doc__)}\n\nParameters\n----------\n{help_text}\n"
-        return method
-
-    return decorated
-
-
-@cache
-def _numpydoc_parameters() -> str:
-    """Return all options as numpydoc's parameters."""
-    lines = []
-    for option in OPTIONS.values():
-        text = textwrap.wrap(f"{option.help} {option.more}".strip(), 112, break_on_hyphens=False)
-        lines += [f"{option.name} : default {option.default!r}", *(f"    {line}" for line in text)]
-    return "\n".join(lines)
+    method_signature, verb_parameters = inspect.signature(method), inspect.signature(verb).parameters
+    self, epsilon, delta, options_parameter = method_signature.parameters.values()
+    assert options_parameter.kind is options_parameter.VAR_KEYWORD
+    positional_names = {self.name, epsilon.name, delta.name}
+    keyword_parameters = [
+        p.replace(kind=p.KEYWORD_ONLY)
+        for p in verb_parameters.values()
+        if p.name not in positional_names.union(without)
+    ]
+    vars(method)["__signature__"] = method_signature.replace(parameters=[self, epsilon, delta, *keyword_parameters])
+    if method.__doc__ is not None and verb.__doc__ is not None:  # python -OO leaves none
+        section = verb.__doc__.partition("Parameters\n----------\n")[2].partition("\n\n")[0]
+        entries = re.split(r"\n(?=\S)", section)
+        help_text = "\n".join(entry for entry in entries if not {*re.split(r" : |, |\n", entry)[:1]} & {*without})
+        method.__doc__ = f"{inspect.cleandoc(method.__doc__)}\n\nParameters\n----------\n{help_text}\n"
+    return method
 
 
 def check_bounded(left: Sequence[Field], options: Mapping[str, Any]) -> None:
@@ -448,10 +439,11 @@ def check_ready_mechanisms(
     options: Mapping[str, Any], promise: Budget, inference: Step | None, tables: Step | None
 ) -> None:
     """Refuse ready mechanisms that leave nothing once the rest is spent, before it is."""
-    steps = [step for step in (inference, tables) if step is not None]
+    ready_mechanisms, steps = ready(options), [step for step in (inference, tables) if step is not None]
+    if not ready_mechanisms:
+        return
     central, secret = composed_steps(steps) if steps else None, options["shuffle"] and not options["passthrough"]
     # An optimal sample has no number yet, and is checked when the plan is built.
     sample = options["sample"] if isinstance(options["sample"], int) else None
-    check_ready(
-        ready(options), AccountingContext(promise, options["n"], sample, secret, options["contributions"], central)
-    )
+    terms = AccountingContext(promise, options["n"], sample, secret, options["contributions"], central)
+    check_ready(ready_mechanisms, terms)

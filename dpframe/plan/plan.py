@@ -18,7 +18,7 @@ from dpframe.plan.beliefs import belief_table
 from dpframe.plan.calibration import AccountingContext, recalibrate
 from dpframe.plan.certificate import Certificate, certify
 from dpframe.plan.columns import parted
-from dpframe.plan.data import PlanData, fields_of, read_fields, read_parts, schema_of
+from dpframe.plan.data import PLAN_SCHEMA_VERSION, PlanData, fields_of, read_fields, read_parts
 from dpframe.plan.explanation import Explanation, explained
 from dpframe.plan.measures import MEASURED_SLACK_SHARE
 from dpframe.plan.notebook import notebook_html
@@ -133,7 +133,11 @@ class Plan(PlanData):
     @property
     def schema(self) -> int:
         """The oldest schema with all of the plan's fields: it keeps the digest, which enters every key, stable."""
-        return schema_of(self)
+        # Fields that schema 2 added; rules need schema 3.
+        needs_second_schema = self.local_epsilon is not None or self.reused is not None or bool(self.measures)
+        needs_second_schema |= self.inferred is not None and self.inferred.step is not None
+        needs_second_schema |= self.privacy_id is not None
+        return PLAN_SCHEMA_VERSION if self.rules else 2 if needs_second_schema else 1
 
     @cached_property
     def digest(self) -> bytes:

@@ -6,7 +6,6 @@ on busy cores, where threads wait for each other, tens of times more. What a pro
 
 from __future__ import annotations
 
-import inspect
 import threading
 from collections.abc import Callable
 from functools import lru_cache, wraps
@@ -54,14 +53,3 @@ def remember(kept: dict[K, V], key: K, value: V, most: int) -> V:
             del kept[next(iter(kept))]
         kept[key] = value
     return value
-
-
-C = TypeVar("C", bound=type)
-
-
-def methods_in_one_thread(kind: C) -> C:
-    """Return a class whose public methods, inherited ones too, run with one thread of linear algebra."""
-    for name, method in inspect.getmembers(kind, inspect.isfunction):
-        if not name.startswith("_"):
-            setattr(kind, name, one_thread(method))
-    return kind

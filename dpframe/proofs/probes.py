@@ -17,7 +17,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +32,7 @@ from dpframe.plan.plan import Plan
 from dpframe.release.info import unpacked
 from dpframe.spaces import Space
 from dpframe.spaces.arrays import FloatArray, IntArray
+from dpframe.spaces.base import forwarded
 from dpframe.spaces.cells import item_count, size_starts
 from dpframe.spaces.set_bits import set_sizes
 from dpframe.tables.metadata import metadata_text
@@ -200,10 +201,7 @@ class Probes:
         codes = {name: plan.spaces[name].code_array(values) for name, values in places.items()}
         return cls(plan, plan.bound_rules.mended(codes), count, faulty_units)
 
-    @property
-    def per_person(self) -> int:
-        """Rows of a probe."""
-        return self.plan.contributions
+    per_person: ClassVar[int] = forwarded("plan.contributions")
 
     @property
     def other_rows(self) -> int:

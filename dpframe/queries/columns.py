@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import NormalDist
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import pandas as pd
@@ -21,6 +21,7 @@ from dpframe.plan.columns import Column
 from dpframe.plan.declared import declared_space, placeholder
 from dpframe.spaces import Nullable, Space, Subset
 from dpframe.spaces.arrays import FloatArray
+from dpframe.spaces.base import forwarded
 from dpframe.spaces.field import Field, is_open
 from dpframe.tables.table import Table
 from dpframe.tables.types import output_type
@@ -57,10 +58,7 @@ class QueryColumn:
             )
         return cls(field, space)
 
-    @property
-    def name(self) -> str:
-        """Its name."""
-        return self.field.name
+    name: ClassVar[str] = forwarded("field.name")
 
     @property
     def zone(self) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -61,7 +62,7 @@ _INSTEAD = {
 """Advice by name of a statistic or a method of pandas that `Queries` does not have."""
 
 
-@refusing_misfit_calls(_EXAMPLES)
+@partial(refusing_misfit_calls, _EXAMPLES)
 class Queries(MomentQueries, QuantileQueries, RegressionQueries, SetQueries, Selections):
     """Questions to a table about people, answered with noise under (ε, δ)-differential privacy.
 

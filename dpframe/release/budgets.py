@@ -58,8 +58,8 @@ class ReleaseBudget:
         """Return the cost of a release under a plan."""
         return Cost(plan.release, unit=plan.unit) if self.account is None else self.account.cost(plan)
 
-    def settle(self, reused: Inferred | None, unit: Unit) -> None:
-        """Enter the cost of another plan's inference, if its spaces are reused."""
+    def settle(self, reused: Inferred, unit: Unit) -> None:
+        """Enter the cost of another plan's inference, whose spaces are reused."""
         if self.account is not None:
             self.account.settle(reused, unit)
 

@@ -14,7 +14,6 @@ import math
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -129,10 +128,6 @@ class ReleaseInfo:
 
     def to_json(self) -> str:
         """Return JSON text with a schema number; measured counts take a few bytes each, in base64."""
-        return self._json
-
-    @cached_property
-    def _json(self) -> str:
         data = {
             "schema": max(2, self.plan.schema),
             "n": self.n,

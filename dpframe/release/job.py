@@ -29,7 +29,7 @@ from dpframe.release.library import installed_library
 from dpframe.release.noisy_tables import measured_tables
 from dpframe.release.order_watch import SortedWatch
 from dpframe.release.planning import CheckedRequest, Request
-from dpframe.release.reader import described_rows, is_known_release
+from dpframe.release.reader import described, is_known_release
 from dpframe.release.rows import Digest, permutation, release
 from dpframe.release.together import Together
 from dpframe.tables.frames import Frame
@@ -145,15 +145,16 @@ class ReleaseJob(Job[Checked, D], Generic[T, D]):
         if checked_request.allowed is not None or (request.release and (table.held or self.budget.account is not None)):
             table_codes = table.codes(checked_request.spaces, checked_request.nulls, checked_request.imputed)
             codes = table_codes if request.release else {}
-        if checked_request.plan is not None:
-            _watch_order(checked_request.plan, codes)
+        if checked_request.plan is not None and not checked_request.plan.shuffle:
+            _watch_order(codes)
         return checked_request, codes
 
     def spend(self, checked: Checked) -> str | None:
         """Pay for a whole release, or for inference alone; a ready plan that is not released is free."""
         (checked_request, codes), budget = checked, self.budget
         # Another dataset may have paid for the reused spaces: this dataset pays before it uses them.
-        budget.settle(checked_request.reused, checked_request.unit)
+        if checked_request.reused is not None:
+            budget.settle(checked_request.reused, checked_request.unit)
         if self.request.release:
             cost = checked_request.cost if checked_request.plan is None else budget.cost(checked_request.plan)
             if budget.account is not None:  # only what a ledger has entered is known again
@@ -188,7 +189,8 @@ class ReleaseJob(Job[Checked, D], Generic[T, D]):
             inferred_spaces = {name: plan[name].space for name in plan.names if name not in codes}
             codes |= table.codes(inferred_spaces, plan.nulls, tuple(inferred_spaces))
             codes = {name: codes[name] for name in plan.names}
-            _watch_order(plan, codes)
+            if not plan.shuffle:
+                _watch_order(codes)
             self.budget.bind(table, checked_request.cost, codes, receipt, plan)
         has_own_plan = self.request.plan is None and plan.inferred is not None
         return Ready(plan, key, codes, has_own_plan, None if account is None else account.part)
@@ -227,12 +229,11 @@ def planned(
     return run_release_job(table, request, ReleaseBudget(account, key), lambda _, ready: ready.plan)
 
 
-def _watch_order(plan: Plan, codes: Codes) -> None:
-    """Warn of unshuffled rows whose order reveals their values."""
-    if not plan.shuffle:
-        watch = SortedWatch()
-        watch.update(codes)
-        watch.warn()
+def _watch_order(codes: Codes) -> None:
+    """Warn of rows that keep their order if the order reveals their values."""
+    watch = SortedWatch()
+    watch.update(codes)
+    watch.warn()
 
 
 def drawn(frame: Frame, ready: Ready) -> Any:
@@ -250,4 +251,4 @@ def drawn(frame: Frame, ready: Ready) -> Any:
     )
     # With a very large ε noise may change no row: the original then has the digest of its release.
     unchanged = all(np.array_equal(codes, ready.codes[name]) for name, codes in released.items())
-    return frame.rebuild(plan, plan.released_spaces, released, order, described_rows(info, unchanged))
+    return frame.rebuild(plan, plan.released_spaces, released, order, described(info, unchanged))

@@ -358,11 +358,6 @@ class Tables:
         kinds: tuple[Mapping[Any, Counter], ...] = (self._sums, self._joints, self._finest_joints, *flat_counters)
         return [counter for kind in kinds for counter in kind.values()]
 
-    @property
-    def _flat_counters(self) -> Mapping[Measure, Counter]:
-        """The counters whose totals get noise without binning."""
-        return {**self._sums, **self._items, **self._sizes, **self._vectors}
-
     def measured(self) -> tuple[MeasuredTable, ...]:
         """Return the noisy tables, in the order of the plan's measures; called once, after all rows."""
         # Joints that are counted together get their own counts only here.
@@ -407,7 +402,8 @@ class Tables:
         stream, first_column = self.stream(measure.kind, measure.columns), measure.columns[0]
         if measure.kind == "one_way":
             return MeasuredTable(measure, (self._cuts.starts(measure, first_column, None),), one_ways[first_column])
-        counter = self._flat_counters.get(measure)
+        # Totals that get noise without binning.
+        counter = {**self._sums, **self._items, **self._sizes, **self._vectors}.get(measure)
         if counter is not None:
             return MeasuredTable(measure, (None,) * len(measure.columns), noisy(counter.counts, measure.sigma2, stream))
         is_of_weights = measure.kind == "weights"

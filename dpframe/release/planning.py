@@ -204,7 +204,7 @@ class CheckedRequest:
         columns = table.fields([n for n in table.names if n not in options["drop"] and n not in options["passthrough"]])
         # Identifiers leave before inference, which would spend budget on their values.
         columns = _drop_identifiers(columns, options, quiet)
-        if not quiet:
+        if not quiet and options["passthrough"]:
             warn_of_copied_identifiers(options["passthrough"])
         declared, infer, share, max_set_items = (
             options.pop(name) for name in ("spaces", "infer", "infer_share", "max_items")
@@ -213,8 +213,11 @@ class CheckedRequest:
         if not quiet:
             warn_of_whole_bounds(columns, declared)
         BoundRules.of(options["rules"], known_spaces)  # refused before anything is spent
-        _check_weights(options["weights"], known_spaces)
-        reused = request.context_inference or _reused_inference(declared)
+        if options["weights"] is not None:
+            _check_weights(options["weights"], known_spaces)
+        reused = request.context_inference
+        if isinstance(declared, Plan):
+            reused = _reused_inference(declared, _unit_of(options))
         options |= {"leaks": leaks, "n": table.n, "reused": _check_unit(reused, _unit_of(options))}
         wish = replace(wish_of(options, promise), context=tuple(request.context))
         names = [column.name for column in columns]
@@ -359,8 +362,9 @@ class CheckedRequest:
                 f"placeholders; declare spaces={{{inferred_columns[0]!r}: …}}",
                 InferenceWarning,
             )
-        is_written = any(column.written for column in self.measurement.columns)
-        warn_not_found(plan, self.expected(table) if plan.not_found else [], is_written)
+        if plan.not_found:
+            is_written = any(column.written for column in self.measurement.columns)
+            warn_not_found(plan, self.expected(table), is_written)
         warn_of_nulls(plan)
         return plan
 
@@ -430,20 +434,18 @@ def _drop_identifiers(columns: Sequence[Field], options: dict[str, Any], quiet: 
     return remaining_columns
 
 
-def _reused_inference(spaces: Any) -> Inferred | None:
-    """Return the inferences of a plan whose spaces are reused: its own, and the ones that it reuses itself."""
-    if not isinstance(spaces, Plan):
-        return None
-    own_inference, earlier_inference = (
-        spaces.inferred,
-        spaces.reused,
-    )  # of older versions: own ones were drawn for whom that plan is
-    inferences = (
-        []
-        if own_inference is None
-        else [replace(own_inference, measured=(), thresholds=(), asked=None).of(spaces.unit)]
-    )
-    return Inferred.together([*inferences, *(() if earlier_inference is None else earlier_inference.of(ROW).each)])
+def _reused_inference(plan: Plan, unit: Unit) -> Inferred | None:
+    """Return the inferences of a plan whose spaces are reused: its own, and the ones that it reuses itself.
+
+    `ParameterError` if they protect less than a unit.
+    """
+    inferences: list[Inferred] = []
+    if plan.inferred is not None:
+        # Plans of older versions state no unit: their own inference was drawn for whom the plan is.
+        inferences.append(replace(plan.inferred, measured=(), thresholds=(), asked=None).of(plan.unit))
+    if plan.reused is not None:
+        inferences += plan.reused.of(ROW).each
+    return _check_unit(Inferred.together(inferences), unit)
 
 
 def _unit_of(options: Mapping[str, Any]) -> Unit:
@@ -458,10 +460,8 @@ def _check_unit(reused: Inferred | None, unit: Unit) -> Inferred | None:
     return reused
 
 
-def _check_weights(weights: str | None, spaces: Mapping[str, Space]) -> None:
+def _check_weights(weights: str, spaces: Mapping[str, Space]) -> None:
     """Raise `ParameterError` unless weights are a column of numbers with declared bounds from 0 on."""
-    if weights is None:
-        return
     space = spaces.get(weights)
     is_number = space is not None and space.is_numeric and not space.is_listed and not space.is_time
     if space is None or not is_number or numbers_of(space, np.zeros(1, dtype=np.int64))[0] < 0:

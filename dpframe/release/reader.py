@@ -64,8 +64,13 @@ _infos: dict[str, ReleaseInfo] = {}
 """Descriptions of releases by their text, the latest last."""
 
 
-def described(info: ReleaseInfo) -> str:
-    """Return a release's description as text, and cache it, so that no question reads the text again."""
+def described(info: ReleaseInfo, unchanged: bool = False) -> str:
+    """Return a release's description as text, and cache it, so that no question reads the text again.
+
+    ``unchanged`` says that noise has changed no row.
+    """
+    if unchanged:
+        remember(_unchanged_digests, info.row_digest, None, KNOWN_DIGESTS)
     text = info.to_json()
     remember(_infos, text, info, KNOWN_DIGESTS)
     return text
@@ -104,13 +109,6 @@ def _table_bits(rows: int, plan: Plan) -> float:
 
 _unchanged_digests: dict[str, None] = {}
 """Digests of releases that equal their originals, as for very large ε: a digest cannot distinguish them."""
-
-
-def described_rows(info: ReleaseInfo, unchanged: bool) -> str:
-    """Return a release's description as `described`; ``unchanged`` says that noise has changed no row."""
-    if unchanged:
-        remember(_unchanged_digests, info.row_digest, None, KNOWN_DIGESTS)
-    return described(info)
 
 
 def is_known_release(frame: Frame) -> bool:
@@ -179,7 +177,14 @@ class Source:
             name for name in self.missing if release_info is None or name not in release_info.left_out
         ]
         if release_info is not None and not quiet:
-            self._check_release(release_info)
+            if self.n != release_info.n:
+                warn(
+                    f"the table has {self.n:,} rows, the release {release_info.n:,}: a choice of rows by noisy values "
+                    "biases estimates; estimate on the whole release, with by= or where=",
+                    AlteredReleaseWarning,
+                )
+            elif self.n <= self._table.checked_rows and not self._lost_columns and not self.verify():
+                warn("the table is not what was released, cell by cell; use the release itself", AlteredReleaseWarning)
 
     @property
     def tables(self) -> tuple[MeasuredTable, ...]:
@@ -203,17 +208,6 @@ class Source:
             return 1.0
         return 0.0 if self.plan.sample is None else (self.rows - self.plan.sample) / max(self.rows - 1, 1)
 
-    def _check_release(self, info: ReleaseInfo) -> None:
-        """Warn of a table that differs from the released rows or has another number of rows."""
-        if self.n != info.n:
-            warn(
-                f"the table has {self.n:,} rows, the release {info.n:,}: a choice of rows by noisy values biases "
-                "estimates; estimate on the whole release, with by= or where=",
-                AlteredReleaseWarning,
-            )
-        elif self.n <= self._table.checked_rows and not self._lost_columns and not self.verify():
-            warn("the table is not what was released, cell by cell; use the release itself", AlteredReleaseWarning)
-
     def column(self, name: str) -> Column:
         """Return a randomised column of the table, or raise `ParameterError` with the kind of another column."""
         if not isinstance(name, str):
@@ -227,7 +221,7 @@ class Source:
             reason = "was dropped"
         elif name in self.missing:
             reason = "was released, but is not in this table"
-        columns = self._present_columns
+        columns = [name for name in self.plan.names if name not in self.missing]
         raise ParameterError(
             f"column {name!r} {reason}; {did_you_mean(name, columns)}randomised columns are {', '.join(columns)}"
         )
@@ -283,7 +277,7 @@ class Source:
     ) -> Iterator[pa.Table]:
         """Yield the sampled rows for each released row of a file, as Arrow tables with the columns passed through."""
         assert isinstance(self._table, FileInput)
-        columns = [self.plan[name] for name in self._present_columns]
+        columns = [column for column in self.plan.columns if column.name not in self.missing]
         names = [name for name in self._table.names if name in {*self.plan.names, *self.plan.passthrough}]
         fields = {field.name: field.type for field in self._table.fields(names)}
         for batch in self._table.batches(names, rows, names):
@@ -361,15 +355,16 @@ class Source:
 
     def _digest(self) -> str:
         """Return the digest, or raise `ColumnError`; digests of known content come from a cache."""
-        content = None if isinstance(self._table, Streamed) else _hash_content(self._table, self._present_columns)
+        names = [name for name in self.plan.names if name not in self.missing]
+        content = None if isinstance(self._table, Streamed) else _hash_content(self._table, names)
         # Streamed tables and Python objects have no hash of content.
         if content is None:
-            return self._compute_digest()
+            return self._compute_digest(names)
         key = self.plan.digest, content
         result = _digests.get(key)
         if result is None:
             try:
-                result = self._compute_digest()
+                result = self._compute_digest(names)
             except ColumnError as error:
                 # A traceback would keep the table alive in the cache.
                 result = error.with_traceback(None)
@@ -379,13 +374,9 @@ class Source:
             raise ColumnError(result.rule, column=result.column, row=result.row)
         return result
 
-    @property
-    def _present_columns(self) -> list[str]:
-        return [name for name in self.plan.names if name not in self.missing]
-
-    def _compute_digest(self) -> str:
+    def _compute_digest(self, names: Sequence[str]) -> str:
         digest = Digest(self.plan, self.missing)
-        for codes in self._encode_batches([self.plan[name] for name in self._present_columns]):
+        for codes in self._encode_batches([self.plan[name] for name in names]):
             digest.update(codes)
         return digest.hexdigest()
 

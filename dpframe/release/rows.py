@@ -142,7 +142,7 @@ _BUCKET_SHIFT_BITS = np.uint64(48)
 
 def permutation(plan: Plan, key: bytes, count: int) -> npt.NDArray[np.intp] | None:
     """Return the positions of the released rows, in output order; None for all rows in input order."""
-    mask = Selection(plan, key, count).mask(0, count)
+    mask = None if plan.sample is None else Selection(plan, key, count).mask(0, count)
     if not plan.shuffle:
         return None if mask is None else np.flatnonzero(mask)
     words = order_words(plan, key, 0, count)

@@ -202,7 +202,7 @@ def record_of(
             "unprotected_quantities": _describe_unprotected(plan),
         },
         "privacy_loss": {
-            "privacy_unit": _describe_unit(plan),
+            "privacy_unit": f"Person ({_rows_text(plan)})",
             "privacy_unit_details": _describe_neighbours(plan),
             "privacy_parameters": {"epsilon": plan.epsilon, **({"delta": plan.delta} if plan.delta else {})},
             "privacy_parameters_details": _describe_local_loss(plan),
@@ -270,10 +270,6 @@ def _describe_unprotected(plan: Plan) -> str:
     lines = ["- the number of rows, the columns' names and types, and the values that each column may hold"]
     lines += [f"- {line}" for line in plan.verify().unprotected]
     return "\n".join(lines)
-
-
-def _describe_unit(plan: Plan) -> str:
-    return f"Person ({_rows_text(plan)})"
 
 
 def _describe_neighbours(plan: Plan) -> str:

@@ -65,11 +65,6 @@ class Special(Space):
     def __repr__(self) -> str:
         return f"{repr(self.inner).removesuffix(')')}, special={list(self.special)!r})"
 
-    @staticmethod
-    def is_word_among(grid: Any, text: str) -> bool:
-        """Return whether text can be a special value of a grid: a word without blanks at its ends."""
-        return bool(text) and text == text.strip() and grid.read_text(text) is text
-
     tag = forwarded("inner.tag")
     lower = forwarded("inner.lower")
     upper = forwarded("inner.upper")

@@ -77,10 +77,7 @@ class VectorSpace(Space):
         """Return values of coordinates in parts of the bound, row by row."""
         return row_products(parts, self.basis)
 
-    @property
-    def scale(self) -> int:
-        """The u of the bound."""
-        return self.ball.radius
+    scale: ClassVar[int] = forwarded("ball.radius")
 
     @property
     def _max_norm(self) -> float:

@@ -30,7 +30,7 @@ from dpframe.tables.persons import row_counts
 from dpframe.tables.table import Codes, Counters, Streamed, check_types, located
 from dpframe.tables.types import coded_field
 from dpframe.tables.unification import LabelledSchema, is_exact, unify_schemas
-from dpframe.totals.counts import counting
+from dpframe.totals.counts import count_batches
 
 READ_BATCH_ROWS = 1 << 17
 """Default number of rows that are read at a time."""
@@ -389,7 +389,7 @@ class FileInput(Streamed):
 
     def count(self, counters: Counters) -> None:
         """Add all rows of columns to a counter for each."""
-        counting(self.batches)(counters)
+        count_batches(self.batches, counters)
 
     def person_counts(self, person: str, rows: int, key: bytes) -> npt.NDArray[np.uint8]:
         """Return how often each row is repeated, so that every person has ``rows`` rows."""

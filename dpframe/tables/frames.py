@@ -39,7 +39,7 @@ from dpframe.tables.types import (
     output_type,
     passed,
 )
-from dpframe.totals.counts import counting
+from dpframe.totals.counts import count_batches
 
 _MAX_CATEGORIES = 1_000_000
 """Limit on the categories of a pandas categorical column."""
@@ -101,7 +101,7 @@ class Frame(ABC):
 
     def count(self, counters: Counters) -> None:
         """Add all rows of columns to a counter for each."""
-        counting(self.batches)(counters)
+        count_batches(self.batches, counters)
 
     def person_counts(self, person: str, rows: int, key: bytes) -> npt.NDArray[np.uint8]:
         """Return how often each row is repeated, so that every person has ``rows`` rows."""

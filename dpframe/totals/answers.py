@@ -29,6 +29,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from statistics import NormalDist
+from typing import ClassVar
 
 import numpy as np
 from scipy import special
@@ -40,6 +41,7 @@ from dpframe.errors import ParameterError, check_whole
 from dpframe.noise.gaussian import LARGEST_SCALE, WEIGHT_TOTAL, GaussianTable, gaussian_table
 from dpframe.noise.keystream import ColumnStream
 from dpframe.noise.stairs import StairNoise, stair_noise, staircase
+from dpframe.spaces.base import forwarded
 from dpframe.totals.counts import noisy
 from dpframe.totals.least_noise import (
     CLEAREST,
@@ -181,15 +183,9 @@ class Stairs(Noise):
     epsilon: float
     """The loss of the integers, for one person, rounded up."""
 
-    @property
-    def pure_loss(self) -> float:
-        """The loss of the integers."""
-        return self.epsilon
+    pure_loss: ClassVar[float] = forwarded("epsilon")
 
-    @property
-    def variance(self) -> float:
-        """Variance of one number's noise."""
-        return self.law.variance
+    variance: ClassVar[float] = forwarded("law.variance")
 
     def reach(self, level: float) -> float:
         """Return the least whole half width, by bisection."""

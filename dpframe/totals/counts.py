@@ -294,12 +294,8 @@ Count = Callable[[Mapping[str, OfColumn]], None]
 """Adds all rows of columns to a counter for each."""
 
 
-def counting(read: Read) -> Count:
-    """Return a function that counts all batches that ``read`` yields."""
-
-    def count(counters: Mapping[str, OfColumn]) -> None:
-        for batch in read(list(counters)):
-            for name, counter in counters.items():
-                counter.add(batch[name])
-
-    return count
+def count_batches(read: Read, counters: Mapping[str, OfColumn]) -> None:
+    """Count all batches that ``read`` yields, by a counter for each column."""
+    for batch in read(list(counters)):
+        for name, counter in counters.items():
+            counter.add(batch[name])

@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +24,7 @@ import numpy.typing as npt
 from dpframe.accounting.discrete_gaussian import BallNoise
 from dpframe.accounting.gaussian_dp import promise_step
 from dpframe.noise.gaussian import Ints
+from dpframe.spaces.base import forwarded
 from dpframe.totals.answers import Portion
 from dpframe.totals.ridge import FloatArray, Loss, Rows, ball_noise
 
@@ -49,10 +51,8 @@ class NewtonNoise:
     gram: BallNoise
     gradient: BallNoise
 
-    @property
-    def sigma2(self) -> float:
-        """σ² of a gradient's noise, by which portions are compared."""
-        return self.gradient.sigma2
+    sigma2: ClassVar[float] = forwarded("gradient.sigma2")
+    """σ² of a gradient's noise, by which portions are compared."""
 
 
 def row_span(move: float, size: int, contributions: int) -> int:

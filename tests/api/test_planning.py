@@ -16,7 +16,7 @@ from dpframe.release.planning import Request
 from dpframe.spaces.field import Field
 from dpframe.tables.frames import wrap
 from dpframe.tables.parquet_reader import ParquetInput
-from dpframe.totals.counts import counting
+from dpframe.totals.counts import count_batches
 
 TABLE = pa.table({"age": list(range(90)) * 20, "sex": ["F", "M"] * 900})
 DECLARED = {"spaces": {"age": (0, 120), "sex": ["F", "M"]}}
@@ -141,7 +141,7 @@ class Lines:
         return (batch[name] for batch in self.batches([name]))
 
     def count(self, counters):
-        counting(self.batches)(counters)
+        count_batches(self.batches, counters)
 
     def batches(self, names):
         for start in range(1, len(self.lines), 700):

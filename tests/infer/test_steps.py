@@ -111,7 +111,7 @@ def test_a_row_counts_under_one_step_whatever_the_others(values, one):
 def test_steps_have_noise_of_their_own():
     noise = GaussianNoise(gaussian_table(400.0))
     task = Numbers(Field("x", pa.float64(), False), N, 3, counts_steps=True)
-    task.set_noises([noise] * 4)
+    task.noises = [noise] * 4
     counter = task.counter()
     task.measure(counter, noise, 0, Keystream(KEY).column("x", "infer"))
     steps, intervals = task.measured

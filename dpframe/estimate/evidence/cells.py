@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 
@@ -87,10 +88,12 @@ def _add_cell(
 ) -> None:
     """Add a cell to the tree, undivided or by its parts."""
     start, stop, level = cell
-    parts = _select_codes(levels[level + 1], start, stop) if level + 1 in levels else None
-    if parts is None or not len(parts):
+    finer = levels.get(level + 1)
+    places = (0, 0) if finer is None else np.searchsorted(finer.runs.starts, [start, stop]).tolist()
+    if finer is None or places[0] == places[1]:
         tree.leaves.append((start, stop, 0, DEFAULT_UNEVENNESS, 0.0))
         return
+    parts = finer.select(slice(*places))
     heavy, light_rows = _find_heavy(parts, count, variance)
     widths, light = parts.runs.widths, ~heavy
     even = np.where(light, widths, 0.0) * light_rows / max(float(widths[light].sum()), 1.0)
@@ -102,7 +105,10 @@ def _add_cell(
             (excess, noise, 2 * float((parts.variances[light] ** 2).sum()), light_rows**2)
         )
     unevenness = min(max(excess - noise, 0.0) / max(light_rows, 1.0) ** 2, 1.0)
-    pieces = [piece for low, high in _split_runs(heavy) for piece in _bisect_run(parts, heavy, low, high)]
+    # Every heavy part is a run of its own, between runs of light parts.
+    run_starts = np.flatnonzero(heavy | np.append(True, heavy[:-1])).tolist()
+    runs = pairwise([*run_starts, len(heavy)])
+    pieces = [piece for low, high in runs for piece in _bisect_run(parts, heavy, low, high)]
     if len(pieces) == 1:
         tree.leaves.append((start, stop, level + 1, unevenness, _part_share(parts, 0, len(parts))))
         return
@@ -126,11 +132,6 @@ def _add_cell(
 def _part_share(parts: Observation, low: int, high: int) -> float:
     """Return the share of a stretch of parts that one of them has, if it holds several codes."""
     return 1 / (high - low) if high - low > 1 and parts.runs.widths[low:high].max() > 1 else 0.0
-
-
-def _select_codes(level: Observation, low: int, high: int) -> Observation:
-    """Return the counts of the cells between two codes."""
-    return level.select(slice(*np.searchsorted(level.runs.starts, [low, high]).tolist()))
 
 
 def _find_heavy(parts: Observation, count: float, variance: float) -> tuple[np.ndarray, float]:
@@ -173,12 +174,3 @@ def _bisect_run(parts: Observation, heavy: np.ndarray, low: int, high: int) -> I
     for first, last in ((low, middle), (middle, high)):
         for start, stop, _ in _bisect_run(parts, heavy, first, last):
             yield start, stop, True
-
-
-def _split_runs(heavy: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Yield the first place and the end of every heavy part, and of every run of light parts."""
-    start = 0
-    for place in range(1, len(heavy) + 1):
-        if place == len(heavy) or heavy[place] or heavy[start]:
-            yield start, place
-            start = place

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
+from typing import ClassVar
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from dpframe.estimate.evidence.likelihood import Seen, Shares, bootstrap_errors,
 from dpframe.observe.cells import Cells
 from dpframe.observe.observation import Observation, chi_square_tail
 from dpframe.spaces.arrays import FloatArray, IntArray
+from dpframe.spaces.base import forwarded
 
 _LINEARISATIONS = 3
 """Fits of counts above a threshold, each linearised at the fit before (tolerance)."""
@@ -75,10 +77,8 @@ class Law(Cells):
     def variance(self, sampling: float = 0.0) -> tuple[float, float]:
         """Return the variance of the codes of rows that are not null, and its standard error."""
 
-    @property
-    def ends(self) -> IntArray:
-        """First codes of the cells of values, and the code after the last, as `Cells` names them."""
-        return self.edges
+    ends: ClassVar[IntArray] = forwarded("edges")
+    """First codes of the cells of values, and the code after the last, as `Cells` names them."""
 
     @property
     def moments(self) -> tuple[float, float]:

@@ -150,11 +150,7 @@ class TableFit:
         """Return the estimate without the step to the simple estimate of these columns."""
         if len(columns) <= 2:
             return self.mixture.joint(columns)
-        return self.from_pairs(columns, (1 - self.steps.common) / 2)
-
-    def from_pairs(self, columns: Sequence[int], weight: float) -> FloatArray:
-        """Return a joint between the mixture's joint (weight 1) and the joint from its pairs (weight 0)."""
-        return geometric_joint(self.mixture.joint(columns), self.pairs_of(columns), weight)
+        return geometric_joint(self.mixture.joint(columns), self.pairs_of(columns), (1 - self.steps.common) / 2)
 
     def pairs_of(self, columns: Sequence[int]) -> dict[tuple[int, ...], FloatArray]:
         """Return the shares of all pairs of some columns, by their places in ``columns``."""
@@ -183,15 +179,10 @@ def fit_tables(evidence: Evidence, *, starts: int | None = None) -> TableFit:
     if not evidence.pairs and not evidence.row_pairs:
         return TableFit(evidence, fit_mixture(evidence, classes=1), Steps({}, 0.0))
     choice = choose_classes(evidence) if evidence.pairs else Choice(CLASSES_OF_ROWS, ())
-    mixture = fit_mixture(evidence, classes=choice.classes, starts=starts or _choose_starts(evidence, choice.classes))
+    affordable = int(LARGEST_FIT / (choice.classes * sum(evidence.sizes) ** 2))
+    usual_starts = min(max(affordable, FEWEST_STARTS), MOST_STARTS) if evidence.pairs else STARTS_OF_ROWS
+    mixture = fit_mixture(evidence, classes=choice.classes, starts=starts or usual_starts)
     return TableFit(evidence, mixture, _choose_steps(choice))
-
-
-def _choose_starts(evidence: Evidence, classes: int) -> int:
-    if not evidence.pairs:
-        return STARTS_OF_ROWS
-    affordable = int(LARGEST_FIT / (classes * sum(evidence.sizes) ** 2))
-    return min(max(affordable, FEWEST_STARTS), MOST_STARTS)
 
 
 # The choice of classes and steps

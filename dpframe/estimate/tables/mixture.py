@@ -361,8 +361,17 @@ class Descent:
                     break
             # Adam's means of gradients and of squares are a tenth and a thousandth of the sums here.
             rate = np.float32(self.rate * 0.1 / (1 - 0.9**step) * np.sqrt((1 - 0.999**step) / 0.001))
-            for arrays in zip(values, first, second, gradients, strict=True):
-                _step_adam(*arrays, rate)
+            # Both moments are sums, not means: the rate has the factor between them.
+            for value, mean, square, gradient in zip(values, first, second, gradients, strict=True):
+                mean *= np.float32(0.9)
+                mean += gradient
+                gradient *= gradient
+                square *= np.float32(0.999)
+                square += gradient
+                np.sqrt(square, out=gradient)
+                np.divide(mean, gradient, out=gradient)
+                gradient *= rate
+                value -= gradient
         laws, weights = (np.stack([results[i][side] for i in range(len(results))]) for side in (0, 1))
         return laws.astype(np.float64), weights.astype(np.float64)
 
@@ -397,22 +406,6 @@ class Descent:
     def of_cells(self, values: Single) -> Single:
         """Return values of columns at each of their cells."""
         return (values.reshape(-1, values.shape[-1]) @ self.segments.T).reshape(*values.shape[:-1], -1)
-
-
-def _step_adam(values: Single, first: Single, second: Single, gradient: Single, rate: np.float32) -> None:
-    """Update values and moments by one step of Adam, in place; the gradient is overwritten.
-
-    Both moments are sums, not means; the rate has the factor between them.
-    """
-    first *= np.float32(0.9)
-    first += gradient
-    gradient *= gradient
-    second *= np.float32(0.999)
-    second += gradient
-    np.sqrt(second, out=gradient)
-    np.divide(first, gradient, out=gradient)
-    gradient *= rate
-    values -= gradient
 
 
 def _block_diagonal(blocks: Sequence[FloatArray]) -> FloatArray:
