@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from html import escape
 from pathlib import Path
 from statistics import NormalDist
@@ -12,27 +13,32 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from dpframe.accounting.budget import Budget
 from dpframe.api.files import write
 from dpframe.disk import WEB_PAGE, check_ending, write_text
 from dpframe.errors import (
+    AlreadySanitizedError,
+    DpframeWarning,
     FileError,
     NotSanitizedError,
     ParameterError,
     check_fraction,
     check_whole,
     did_you_mean,
+    is_one_of,
     name_list,
 )
 from dpframe.estimate import Estimates
-from dpframe.estimate.functions import evaluate
+from dpframe.estimate.functions import PROBE_ROWS, evaluate, find_columns_read
 from dpframe.estimate.linked_rows import draw_children
 from dpframe.estimate.synthetic import make_generator
 from dpframe.ledger.account import OpenAccount
 from dpframe.plan.certificate import Certificate
 from dpframe.plan.data import MOST_PERSON_ROWS
 from dpframe.plan.notebook import notebook_html
+from dpframe.plan.options import DEFAULTS
 from dpframe.proofs.verify import verify_together
 from dpframe.release.budgets import ReleaseBudget
 from dpframe.release.info import ReleaseInfo
@@ -40,10 +46,9 @@ from dpframe.release.linked_job import LinkedJob
 from dpframe.release.reader import read_info
 from dpframe.release.together import Together
 from dpframe.report.report import Report
-from dpframe.tables.frames import release_text
+from dpframe.tables.frames import release_text, wrap
 from dpframe.tables.inputs import open_input
 from dpframe.tables.joined import link
-from dpframe.tables.parquet_reader import to_pandas
 
 if TYPE_CHECKING:
     from dpframe.api.accessor import ReleaseFrame
@@ -60,6 +65,19 @@ measured)."""
 
 _COPIES = 20
 """Draws of all tables for an answer of `ReleasedTables.infer`: its standard error errs by a sixth (tolerance)."""
+
+
+def check_folder(folder: str | Path) -> Path:
+    """Make a folder for a release's tables, or raise `FileError` if it is not empty or cannot be written."""
+    path = Path(folder)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        is_empty = not any(path.iterdir())
+    except OSError as error:
+        raise FileError(f"{path} cannot be written: {error.strerror}; name a folder that can") from None
+    if not is_empty:
+        raise FileError(f"{path} is not empty; name a new folder")
+    return path
 
 
 def sanitize_linked(
@@ -82,10 +100,15 @@ def sanitize_linked(
     if keys is None:
         raise ParameterError('name the key of each child table, e.g. keys={"visits": {"patient_id": "patients"}}')
     children = [name for name in tables if isinstance(keys, Mapping) and name in keys]
+    for option in ("spaces", "drop"):
+        _check_columns(option, options.get(option), tables)
     kept = _rows_by_child(options.get("contributions", 1), children, "contributions", MOST_PERSON_ROWS)
     counted = {name: _COUNT_FACTOR * rows for name, rows in kept.items()}
     if max_count is not None:
         counted = _rows_by_child(max_count, children, "max_count", 1 << 16)
+        few = [name for name in children if counted[name] < kept[name]]
+        if few:
+            raise ParameterError(f"max_count of {few[0]!r} is below its contributions; give {kept[few[0]]} or more")
     linked = link(tables, keys, kept, counted, orphans)
     account = OpenAccount.of(ledger, dataset)
     if key is not None and account is not None:
@@ -151,14 +174,44 @@ def _as_frame(name: Any, table: Any) -> pd.DataFrame:
         opened = open_input(table)
         if opened.apart:
             raise ParameterError(f"table {name!r} is CSV, which has no types; read it with pandas.read_csv first")
-        if opened.text is not None:
-            raise ParameterError(f"table {name!r} is a release already; use the original table")
-        table = to_pandas(opened.read(opened.names))
-    elif hasattr(table, "to_pandas"):
-        table = table.to_pandas()
+        frame: Any = opened
+    else:
+        frame = wrap(table)
+    if frame.text is not None:
+        raise AlreadySanitizedError(f"table {name!r} is a release already; use the original table")
     if not isinstance(table, pd.DataFrame):
-        raise ParameterError(f"table {name!r} is a {type(table).__name__}; pass a DataFrame or a Parquet file")
-    return table.reset_index(drop=True)
+        columns = frame.read(frame.names) if isinstance(table, str | Path) else frame.table
+        table = _to_pandas_by_schema(columns)
+    plain: pd.DataFrame = table.reset_index(drop=True)
+    return plain
+
+
+def _to_pandas_by_schema(table: pa.Table) -> pd.DataFrame:
+    """Return an Arrow table with dtypes that follow from its schema, whatever its values and nulls are."""
+    plain = [field.type.value_type if pa.types.is_dictionary(field.type) else field.type for field in table.schema]
+    fields = [field.with_type(type_) for field, type_ in zip(table.schema, plain, strict=True)]
+    frame: pd.DataFrame = table.cast(pa.schema(fields)).to_pandas(
+        types_mapper=_NULLABLE_DTYPES.get, ignore_metadata=True
+    )
+    return frame
+
+
+_NULLABLE_DTYPES = {
+    pa.bool_(): pd.BooleanDtype(),
+    **{getattr(pa, name.lower())(): getattr(pd, f"{name}Dtype")() for name in ("Int8", "Int16", "Int32", "Int64")},
+    **{getattr(pa, name.lower())(): getattr(pd, f"{name}Dtype")() for name in ("UInt8", "UInt16", "UInt32", "UInt64")},
+}
+"""Dtypes of pandas that hold nulls, by Arrow types that pandas reads as others if there is a null."""
+
+
+def _check_columns(option: str, value: Any, tables: Mapping[str, pd.DataFrame]) -> None:
+    """Raise `ParameterError` for a name that is no column of the table that an option names it for."""
+    for table, names in value.items() if isinstance(value, Mapping) else ():
+        if table in tables and isinstance(names, Mapping if option == "spaces" else list | tuple):
+            stray = [name for name in names if name not in tables[table].columns]
+            if stray:
+                columns = name_list(list(tables[table].columns))
+                raise ParameterError(f"{option} of {table!r} names {stray[0]!r}; its columns are {columns}")
 
 
 def _rows_by_child(value: Any, children: Sequence[str], option: str, most: int) -> dict[str, int]:
@@ -175,7 +228,7 @@ def _options_by_table(options: Mapping[str, Any], names: Sequence[str]) -> dict[
     """Return the options of each table's plan; options that would link rows of two tables are refused."""
     by_table: dict[str, Any] = {name: {} for name in names}
     for option, value in options.items():
-        if option == "contributions":
+        if option == "contributions" or (option in DEFAULTS and is_one_of(value, [DEFAULTS[option]])):
             continue
         if option not in (*_BY_TABLE, *_COMMON):
             known = ("contributions", *_BY_TABLE, *_COMMON)
@@ -228,6 +281,8 @@ class ReleasedTables(Mapping[str, "ReleaseFrame"]):
         self.releases: Mapping[str, ReleaseInfo] = infos
         self._promises = {name: cast(Together, info.together) for name, info in infos.items()}
         first = next(iter(self._promises.values()))
+        if len({promise.id for promise in self._promises.values()}) > 1:
+            raise NotSanitizedError("these are tables of two releases; take all of one release")
         if set(first.tables) != set(infos):
             raise NotSanitizedError(f"these are not all tables of one release, which has {name_list(first.tables)}")
         self.parent = first.parent
@@ -253,10 +308,52 @@ class ReleasedTables(Mapping[str, "ReleaseFrame"]):
     def _estimates(self) -> dict[str, Estimates]:
         return {name: Estimates(table) for name, table in self._tables.items()}
 
+    def _columns_read(self, f: Callable[[dict[str, pd.DataFrame]], Any]) -> dict[str, tuple[str, ...]]:
+        """Return the columns of each table without which a function fails, or has another value."""
+        drawn = self._small_tables
+
+        def of_one(name: str, table: pd.DataFrame) -> Any:
+            return f({**drawn, name: table})
+
+        return {name: tuple(find_columns_read(partial(of_one, name), drawn[name])) for name in self._tables}
+
     @cached_property
-    def _copies(self) -> Any:
-        """Draws of all tables for answers, which are made once."""
-        return self.synthesize(copies=_COPIES)
+    def _small_tables(self) -> dict[str, pd.DataFrame]:
+        """Few synthetic rows of each table, which show what a function reads."""
+        with warnings.catch_warnings(action="ignore", category=DpframeWarning):
+            drawn = self.synthesize(0)
+        key, parents = self._promises[self.parent].key, drawn[self.parent].head(PROBE_ROWS)
+        rows = {n: t[t[self._promises[n].key].isin(parents[key])] for n, t in drawn.items() if n != self.parent}
+        return {**rows, self.parent: parents}
+
+    def _copies(self, columns: Mapping[str, Sequence[str]]) -> list[dict[str, pd.DataFrame]]:
+        """Return draws of all tables with some of their columns; of fewer columns draws are better."""
+        known = tuple((name, tuple(names)) for name, names in columns.items())
+        if known not in self._copies_by_columns:
+            parents, copies = columns[self.parent], {}
+            for name, one in self._estimates.items():
+                promise, own = self._promises[name], [column for column in columns[name] if column in one.plan.names]
+                names = [*own, *(f"{child}.n" for child in self._tables if child != name)]
+                if name != self.parent and not own:
+                    # Only the number of its rows is asked.
+                    copies[name] = [pd.DataFrame()] * _COPIES
+                    continue
+                if name != self.parent:
+                    names = [*own, *promise.required, f"{name}.n"]
+                    names += [c for c in promise.context if c.removeprefix(f"{self.parent}.") in parents]
+                drawable = [column for column in one.plan.names if column in names]
+                copies[name] = list(one.synthesize(copies=_COPIES, columns=drawable))
+            self._copies_by_columns[known] = self._joined_copies(copies)
+        return self._copies_by_columns[known]
+
+    @cached_property
+    def _copies_by_columns(self) -> dict[Any, list[dict[str, pd.DataFrame]]]:
+        return {}
+
+    def _joined_copies(self, copies: Mapping[str, Sequence[pd.DataFrame]]) -> list[dict[str, pd.DataFrame]]:
+        """Return draws of each table as draws of all, with keys that match."""
+        generator, draws = np.random.default_rng(0), zip(*copies.values(), strict=True)
+        return [self._with_keys(dict(zip(copies, draw, strict=True)), generator) for draw in draws]
 
     def infer(self, f: Callable[[dict[str, pd.DataFrame]], Any], *, confidence_level: float = 0.95) -> Any:
         """Return any function of the tables, with intervals.
@@ -282,7 +379,7 @@ class ReleasedTables(Mapping[str, "ReleaseFrame"]):
         if not callable(f):
             raise ParameterError('f must be a function of a dictionary, e.g. lambda t: t["visits"]["cost"].mean()')
         level = check_fraction(confidence_level, "confidence_level", 0.95)
-        values = evaluate(cast(Any, f), self._copies, population=False)
+        values = evaluate(cast(Any, f), cast(Any, self._copies(self._columns_read(f))), population=False)
         results = values.results(NormalDist().inv_cdf((1 + level) / 2), False)
         return results.series("infer") if values.index is None else results.frame(values.index)
 
@@ -305,12 +402,7 @@ class ReleasedTables(Mapping[str, "ReleaseFrame"]):
             return self._with_keys(draws, generator)
         if random_state is not None:
             raise ParameterError("copies are draws that follow from the release; leave out random_state")
-        generator = np.random.default_rng(0)
-        copies_of = {name: one.synthesize(copies=copies) for name, one in self._estimates.items()}
-        return [
-            self._with_keys(dict(zip(copies_of, one, strict=True)), generator)
-            for one in zip(*copies_of.values(), strict=True)
-        ]
+        return self._joined_copies({name: one.synthesize(copies=copies) for name, one in self._estimates.items()})
 
     def _with_keys(self, drawn: Mapping[str, pd.DataFrame], generator: np.random.Generator) -> dict[str, pd.DataFrame]:
         """Return synthetic parents and children with keys that match, from draws of each table."""
@@ -320,17 +412,21 @@ class ReleasedTables(Mapping[str, "ReleaseFrame"]):
             if name == self.parent:
                 counts = [f"{child}.n" for child in drawn if child != name]
                 owners, table = np.arange(len(parents)), parents.drop(columns=counts)
+            elif drawn[name].columns.empty:
+                owners = np.repeat(np.arange(len(parents)), parents[f"{name}.n"].to_numpy(dtype=np.int64))
+                table = pd.DataFrame(index=range(len(owners)))
             else:
-                joined, count = drawn[name], f"{name}.n"
-                columns = [column for column in joined.columns if column not in promise.context]
-                is_present = joined[columns].notna().any(axis=1)
-                if promise.required:
-                    is_present = joined[list(promise.required)].notna().all(axis=1)
-                sources = {column: column.removeprefix(f"{self.parent}.") for column in promise.context}
-                context = pd.DataFrame({column: parents[source] for column, source in sources.items()})
-                rows = parents[count].to_numpy(dtype=np.int64)
-                order = self._context_by_dependence(name)
-                table, owners = draw_children(context, joined[is_present], order, rows, generator)
+                joined, flag = drawn[name], f"{name}.present"
+                kept = (
+                    joined[flag].astype(bool)
+                    if flag in promise.required
+                    else joined[list(promise.required)].notna().all(axis=1)
+                )
+                context = [column for column in self._context_by_dependence(name) if column in joined.columns]
+                sources = {column: parents[column.removeprefix(f"{self.parent}.")] for column in context}
+                rows = parents[f"{name}.n"].to_numpy(dtype=np.int64)
+                pool = joined[kept].drop(columns=flag, errors="ignore")
+                table, owners = draw_children(pd.DataFrame(sources), pool, context, rows, generator)
             table.insert(0, promise.key, owners)
             table.attrs = {}
             tables[name] = table
@@ -381,14 +477,7 @@ class ReleasedTables(Mapping[str, "ReleaseFrame"]):
         FileError
             If the folder exists and is not empty, or cannot be written.
         """
-        path = Path(folder)
-        try:
-            path.mkdir(parents=True, exist_ok=True)
-            is_empty = not any(path.iterdir())
-        except OSError as error:
-            raise FileError(f"{path} cannot be written: {error.strerror}; name a folder that can") from None
-        if not is_empty:
-            raise FileError(f"{path} is not empty; name a new folder")
+        path = check_folder(folder)
         for name, table in self._tables.items():
             write(table, path / f"{name}.parquet")
 
@@ -449,6 +538,6 @@ def _info_of(name: str, table: pd.DataFrame) -> ReleaseInfo:
     """Return a table's description, or refuse a table that was not released with others."""
     text = release_text(table)
     info = None if text is None else read_info(text)
-    if info is None or info.together is None or info.together.table != name:
+    if info is None or info.together is None or info.together.table != name or info.together.refusal(info.plan):
         raise NotSanitizedError(f"table {name!r} is not the released table of that name; take all of one release")
     return info

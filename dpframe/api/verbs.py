@@ -14,7 +14,7 @@ import pandas as pd
 import pyarrow as pa
 
 from dpframe.api.files import as_table, read_table, write
-from dpframe.api.linked import sanitize_linked
+from dpframe.api.linked import check_folder, sanitize_linked
 from dpframe.api.targets import TargetPlans, check_alone
 from dpframe.errors import ParameterError, RepeatedReleaseWarning, check_whole, warn
 from dpframe.ledger.account import OpenAccount
@@ -295,6 +295,10 @@ def sanitize(
     if isinstance(source, Mapping):
         if plan is not None or id is not None:
             raise ParameterError("plan and id are for one table; give epsilon and the options of several tables")
+        if (batch_rows, threads, compression, progress) != (READ_BATCH_ROWS, None, "snappy", None):
+            raise ParameterError("batch_rows, threads, compression and progress are for one table; leave them out")
+        if path is not None:
+            check_folder(path)  # before the spend
         linked_options: Any = {"keys": keys, "orphans": orphans, "max_count": max_count, "key": key}
         tables = sanitize_linked(
             source, epsilon, delta, ledger=ledger, dataset=dataset, options=options, **linked_options

@@ -106,7 +106,8 @@ def _wrap_statistic(method: Callable[..., Any]) -> Callable[..., Any]:
             raise TypeError
         check_flags(long=long)
         reading = self if confidence_level is None and clipped is None else _reread(self, confidence_level, clipped)
-        reading._warn_of_context({*_texts([*args, *options.values()])})
+        counts_nulls = method.__name__ == "null_rate" or options.get("dropna") is False
+        reading._warn_of_context({*_texts([*args, *options.values()])}, counts_nulls)
         with OneTable():
             result = method(reading, *args, **options)
         return to_long(result, method.__name__) if long else result

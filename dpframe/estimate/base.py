@@ -37,6 +37,7 @@ from dpframe.observe.significance import HINT_SE
 from dpframe.plan.measures import MeasuredTable
 from dpframe.plan.plan import Plan
 from dpframe.release.reader import Source
+from dpframe.release.together import Together
 from dpframe.spaces.arrays import FloatArray, IntArray
 from dpframe.spaces.base import affine_map
 from dpframe.spaces.stretches import shares_its_step
@@ -85,11 +86,22 @@ class Reading:
     def _z(self) -> float:
         return NormalDist().inv_cdf((1 + self.confidence_level) / 2)
 
-    def _warn_of_context(self, names: Collection[str]) -> None:
-        """Warn if only columns of the parents' table are named: joined rows have every person several times."""
-        together = None if self._source.info is None else self._source.info.together
+    @property
+    def together(self) -> Together | None:
+        """The promise of several tables, if this one was released with others."""
+        return None if self._source.info is None else self._source.info.together
+
+    def _warn_of_context(self, names: Collection[str], counts_nulls: bool) -> None:
+        """Warn if a question is of absent rows, too: of the parents' columns alone, or of nulls."""
+        together = self.together
         asked = [] if together is None else [name for name in self.plan.names if name in names]
-        if together is not None and asked and {*asked} <= {*together.context}:
+        if together is not None and together.context and asked and counts_nulls:
+            warn(
+                f"nulls of {asked[0]!r} are those of absent rows, too, as each person has {self.plan.contributions} "
+                "joined rows; ask infer of all tables",
+                InferenceWarning,
+            )
+        elif together is not None and asked and {*asked} <= {*together.context}:
             warn(
                 f"{asked[0]!r} is counted in {self.plan.contributions} joined rows of each person, absent ones among "
                 f"them; ask the table {together.parent!r}, or name a column of {together.table!r}, too",

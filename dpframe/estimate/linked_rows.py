@@ -28,6 +28,9 @@ def draw_children(
     children.
     """
     owners = np.repeat(np.arange(len(parents)), counts)
+    if len(joined.columns) == len(columns):
+        # The children have no columns but their key.
+        return pd.DataFrame(index=range(len(owners))), owners
     donors = np.full(len(owners), -1, dtype=np.int64)
     keys = [_to_shared_codes(parents[name], joined[name]) for name in columns]
     for depth in range(len(columns), -1, -1):

@@ -91,7 +91,13 @@ def verify(source: Any) -> Certificate:
     return replace(
         certificate,
         checks=(*certificate.checks, *rows, *cuts.get("checks", ())),
-        attested=(*certificate.attested, *_library_lines(info), *cuts.get("attested", ()), *part),
+        attested=(
+            *certificate.attested,
+            *_library_lines(info),
+            *cuts.get("attested", ()),
+            *part,
+            *([] if info.together is None else [info.together.line]),
+        ),
         failures=(*certificate.failures, *failures, *cuts.get("failures", ())),
     )
 
@@ -115,6 +121,11 @@ def verify_together(tables: Mapping[str, Any]) -> Certificate:
         plan, rows = plans[name], 1 if name == one.parent else plans[name].contributions
         if replace(one, table=first.table, key=first.key, context=first.context, required=first.required) != first:
             failures.append(f"{name}: its promise for all tables is another one")
+        parents = plans[one.parent].spaces
+        if (refusal := one.refusal(plan)) is not None:
+            failures.append(f"{name}: {refusal}")
+        elif any(parents.get(c.removeprefix(f"{one.parent}.")) != plan[c].space for c in one.context):
+            failures.append(f"{name}: the parents' columns have other spaces than in {one.parent}")
         if one.table != name or plan.n != rows * one.persons or plan.contributions != rows:
             failures.append(f"{name}: its plan is not for {rows} rows of each of {one.persons:,} persons")
         if plan.privacy_id != plans[one.parent].privacy_id or plan.privacy_id is None or plan.leaks or plan.passthrough:

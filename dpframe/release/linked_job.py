@@ -30,7 +30,7 @@ from dpframe.release.budgets import ReleaseBudget
 from dpframe.release.job import Checked, Ready, ReleaseJob, drawn
 from dpframe.release.planning import CheckedRequest, Request, promise_of
 from dpframe.release.together import Together, composed, split_promise
-from dpframe.spaces import Integer, Nullable, Space
+from dpframe.spaces import Boolean, Integer, Nullable, Space
 from dpframe.tables.frames import Frame, wrap
 from dpframe.tables.joined import ChildTable, LinkedTables
 
@@ -140,6 +140,9 @@ class LinkedJob(Job[CheckedTables, dict[str, pd.DataFrame]]):
             if not column.nullable or (column.name in declared and not space.has_null):
                 required.append(column.name)
             declared[column.name] = space if space.has_null else Nullable(space)
+        if not required and len(frame.names) > len(drop):
+            child = replace(child, flags=(child.flag_name,))
+            declared[child.flag_name], required = Boolean(), [child.flag_name]
         context = {f"{tables.parent}.{name}": name for name in tables.frame.columns if name != tables.key}
         context[child.count_name] = child.count_name
         table = tables.joined_table(child, context, key)
@@ -169,8 +172,9 @@ class LinkedJob(Job[CheckedTables, dict[str, pd.DataFrame]]):
     def draw(self, checked: CheckedTables, receipt: str | None, key: bytes) -> dict[str, pd.DataFrame]:
         """Draw the parents' table, then the joined rows of every child table, each with a key of its own."""
         tables, promise = self.tables, checked.promise
+        id = derived_key(key, b"id of tables").hex()[:32]
         together = Together(
-            promise.epsilon, promise.delta, tables.names, tables.parent, tables.parent, tables.key, tables.n
+            promise.epsilon, promise.delta, id, tables.names, tables.parent, tables.parent, tables.key, tables.n
         )
         parent_key = derived_key(key, b"table " + tables.parent.encode())
         ready = checked.parents.ready(*checked.checked, None, parent_key)

@@ -394,10 +394,11 @@ def opened(table: Any) -> Frame | Streamed:
 
 def linked_files(path: Any) -> dict[str, Path]:
     """Return the files of a folder of tables that were released together, by table; none for anything else."""
-    folder = Path(path) if isinstance(path, str | Path) else Path()
-    if not isinstance(path, str | Path) or not folder.is_dir():
-        return {}
-    files = sorted(folder.glob("*.parquet"))
+    files: list[Path] = []
+    # A name that no file can have is refused by whoever opens it.
+    with contextlib.suppress(OSError, ValueError):
+        if isinstance(path, str | Path) and Path(path).is_dir():
+            files = sorted(Path(path).glob("*.parquet"))
     text = open_input(files[0]).text if files else None
     if text is None or read_info(text).together is None:
         return {}

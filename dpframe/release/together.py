@@ -21,12 +21,14 @@ SHARE_MARGIN = 1e-9
 class Together:
     """The (ε, δ) of all ``tables`` for one person, whose ``table`` this is; ``context`` are columns of the parents.
 
+    ``id`` is random, and equal in all tables of one release.
     ``parent`` is the table with one row for each person, ``persons`` their number, and ``key`` this table's column of
     persons, which does not leave. Columns ``required`` are null only in absent rows.
     """
 
     epsilon: float
     delta: float
+    id: str
     tables: tuple[str, ...]
     table: str
     parent: str
@@ -37,9 +39,15 @@ class Together:
 
     def __post_init__(self) -> None:
         Budget(self.epsilon, self.delta)
-        names = [*self.tables, *self.context, *self.required]
+        names = [*self.tables, *self.context, *self.required, self.key, self.id]
         if not all(isinstance(name, str) for name in names) or not {self.table, self.parent} <= set(self.tables):
             raise PlanError("tables that were released together are named by text; attach the description again")
+
+    def refusal(self, plan: Plan) -> str | None:
+        """Return the reason why this cannot be the promise of a table under a plan, if there is one."""
+        if not {*self.context, *self.required} <= {*plan.names} or {*self.context} & {*self.required}:
+            return "its promise names columns that the plan does not have"
+        return f"its plan has the key {self.key!r} as a column" if self.key in plan.names else None
 
     @property
     def line(self) -> str:

@@ -105,7 +105,9 @@ def distribution(estimates: Estimates, name: str) -> pd.DataFrame | None:
     if space.holds_sets:
         return estimates.support(name).sort_values("estimate", ascending=False, kind="stable")
     if shows_single_values(space):
-        return estimates.value_counts(name, normalize=True, sort=space.metric == "discrete", dropna=False)
+        return estimates.value_counts(
+            name, normalize=True, sort=space.metric == "discrete", dropna=estimates.together is not None
+        )
     has_table = any(name in measure.columns for measure in estimates.plan.measures)
     if space.size > MAX_DRAWN_HISTOGRAM_VALUES and not has_table:
         return None

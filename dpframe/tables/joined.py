@@ -35,6 +35,13 @@ class ChildTable:
     rows: int
     most: int
     parents: IntArray
+    flags: tuple[str, ...] = ()
+    """The name of the column that tells kept rows from absent ones, where all columns of the table may be null."""
+
+    @property
+    def flag_name(self) -> str:
+        """The joined rows' column that tells kept rows from absent ones."""
+        return f"{self.name}.present"
 
     @property
     def count_name(self) -> str:
@@ -86,20 +93,26 @@ class LinkedTables:
         places = child.choose(self.n, key).ravel()
         parents = self.parents_table()
         columns = {name: _take(child.frame[name], places) for name in child.frame.columns if name != child.key}
-        columns |= {name: parents[source].repeat(child.rows).array for name, source in context.items()}
+        if child.flag_name in child.flags:
+            columns[child.flag_name] = pd.Series(places >= 0)
+        rows = np.repeat(np.arange(self.n), child.rows)
+        columns |= {name: parents[source].take(rows).reset_index(drop=True) for name, source in context.items()}
         return pd.DataFrame(columns, index=pd.RangeIndex(len(places)))
 
 
 def _take(column: Any, places: IntArray) -> Any:
-    """Return the values at these places, null at −1; whole numbers and booleans get dtypes that have nulls."""
+    """Return the values at these places, null at −1; whole numbers and booleans get dtypes that have nulls.
+
+    A column of objects stays one: its dtype may not depend on the values.
+    """
     if isinstance(column.dtype, pd.SparseDtype):
-        column = column.sparse.to_dense()
+        column = pd.Series(column.sparse.to_dense().to_numpy(), dtype=column.dtype.subtype)
     if isinstance(column.dtype, np.dtype) and column.dtype.kind in "iub":
         name = column.dtype.name
         column = column.astype(
             "boolean" if name == "bool" else f"UInt{name[4:]}" if name[0] == "u" else f"Int{name[3:]}"
         )
-    return pd.api.extensions.take(column.array, places, allow_fill=True)
+    return column.set_axis(range(len(column))).reindex(places).set_axis(range(len(places)))
 
 
 def link(
@@ -125,21 +138,22 @@ def link(
         raise ParameterError('orphans must be "error" or "drop"')
     parent, key, columns = _parent_of(tables, keys)
     index, children = _key_column(tables, parent, key), []
+    _check_names(tables, parent, key, columns)
     repeated = np.flatnonzero(index.duplicated())
     if len(repeated):
         raise _key_error(parent, key, int(repeated[0]), "repeats the key of an earlier row; give each person one row")
     for name, column in columns.items():
         keys_of_rows = _key_column(tables, name, column, nulls=orphans == "drop")
+        if _kind_of(keys_of_rows) != _kind_of(index):
+            kinds = f"{keys_of_rows.dtype} and {index.dtype}"
+            remedy = f"convert one, e.g. with astype({str(index.dtype).capitalize()!r})"
+            raise ParameterError(f"keys {column!r} of {name!r} and {key!r} of {parent!r} are {kinds}; {remedy}")
         parents = np.where(keys_of_rows.isna(), -1, index.get_indexer(keys_of_rows)).astype(np.int64)
         lost = np.flatnonzero(parents < 0)
         if len(lost) and orphans == "error":
-            types = "" if keys_of_rows.dtype == index.dtype else "; the two keys have different types"
-            rule = f'has no row in {parent!r}{types}; add its parent row, or pass orphans="drop"'
+            rule = f'has no row in {parent!r}; add its parent row, or pass orphans="drop"'
             raise _key_error(name, column, int(lost[0]), rule)
         children.append(ChildTable(name, tables[name], column, contributions[name], most[name], parents))
-    for child in children:
-        if child.count_name in tables[parent].columns:
-            raise ParameterError(f"{parent!r} has a column {child.count_name!r}, the name of a count; rename it")
     return LinkedTables(parent, tables[parent], key, tuple(children))
 
 
@@ -180,6 +194,10 @@ def _key_column(tables: Mapping[str, pd.DataFrame], table: str, column: str, nul
         names = list(map(str, tables[table].columns))
         raise ParameterError(f"keys names column {column!r}, which {table!r} lacks; its columns are {name_list(names)}")
     keys: pd.Index[Any] = pd.Index(tables[table][column])
+    if isinstance(keys.dtype, pd.CategoricalDtype):
+        keys = keys.astype(keys.dtype.categories.dtype)
+    if not _kind_of(keys):
+        raise ParameterError(f"keys names {column!r} of {table!r}, which holds {keys.dtype}; use numbers or text")
     missing = np.flatnonzero(keys.isna())
     if len(missing) and not nulls:
         raise _key_error(table, column, int(missing[0]), "is null; fill it, or leave the row out")
@@ -188,6 +206,29 @@ def _key_column(tables: Mapping[str, pd.DataFrame], table: str, column: str, nul
     except TypeError:
         raise _key_error(table, column, None, "has values that are no keys; use numbers or text") from None
     return keys
+
+
+def _kind_of(keys: pd.Index[Any]) -> str:
+    """Return the kind of keys, which is public; equal numbers of two kinds may round to another."""
+    kinds = (
+        ("integer", pd.api.types.is_integer_dtype),
+        ("float", pd.api.types.is_float_dtype),
+        ("time", pd.api.types.is_datetime64_any_dtype),
+        ("text", pd.api.types.is_object_dtype),
+        ("text", pd.api.types.is_string_dtype),
+    )
+    return next((kind for kind, is_kind in kinds if is_kind(keys.dtype)), "")
+
+
+def _check_names(tables: Mapping[str, pd.DataFrame], parent: str, key: str, columns: Mapping[str, str]) -> None:
+    """Raise `ParameterError` for a column with the name of one that joined rows get from elsewhere."""
+    taken = {f"{parent}.{name}" for name in tables[parent].columns}
+    for name, column in columns.items():
+        joined_names = {*taken, f"{name}.n", f"{name}.present", *([key] if key != column else [])}
+        clash = [one for one in tables[name].columns if one in joined_names]
+        if clash or f"{name}.n" in tables[parent].columns:
+            table, wrong = (name, clash[0]) if clash else (parent, f"{name}.n")
+            raise ParameterError(f"{table!r} has a column {wrong!r}, a name that joined rows need; rename it")
 
 
 def _key_error(table: str, column: str, row: int | None, rule: str) -> ColumnError:

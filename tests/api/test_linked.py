@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import math
+import warnings
+from dataclasses import replace
 from functools import reduce
 from itertools import combinations_with_replacement
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from exact_laws import Pair, tables_law
 
@@ -147,7 +151,7 @@ def test_only_columns_of_the_parents_are_answered_with_a_warning(safe):
         safe["visits"].dp.mean("patients.age")
 
 
-def test_verification_refuses_what_was_changed(safe):
+def test_verification_refuses_what_was_changed(tables, safe):
     assert safe.verify().ok
     assert safe.verify().claimed == safe.promise
     damaged = {**safe, "visits": safe["visits"].assign(kind=safe["visits"]["kind"].to_numpy()[::-1])}
@@ -158,6 +162,15 @@ def test_verification_refuses_what_was_changed(safe):
             "dpframe": table.attrs["dpframe"].replace('"together": {"epsilon": 4.0', '"together": {"epsilon": 3.0')
         }
     assert verify_together(lower).failures == ("the tables cost more together than their promise",)
+    other = dpf.sanitize(tables, epsilon=4, keys=KEYS, contributions={"visits": 3}, spaces=SPACES, key=bytes(32))
+    mixed = verify_together({"patients": other["patients"], "visits": safe["visits"]})
+    assert mixed.failures == ("visits: its promise for all tables is another one",)
+    with pytest.raises(dpf.errors.NotSanitizedError, match="tables of two releases"):
+        type(safe)({"patients": other["patients"], "visits": safe["visits"]})
+    forged = {name: table.copy() for name, table in safe.items()}
+    text = forged["visits"].attrs["dpframe"].replace('"context": ["patients.sex"', '"context": ["cost"')
+    forged["visits"].attrs = {"dpframe": text}
+    assert "visits: its promise names columns that the plan does not have" in verify_together(forged).failures
     alone = verify_together({"visits": safe["visits"]})
     assert any("tables released together are patients, visits" in failure for failure in alone.failures)
 
@@ -248,10 +261,104 @@ WRONG_KEYS = {
 @pytest.mark.parametrize("name", WRONG_KEYS)
 def test_wrong_keys_are_refused_by_their_position(name, tables):
     table, row, value, says = WRONG_KEYS[name]
-    part = tables[table].astype({"patient_id": object})
+    part = tables[table].astype({"patient_id": object if isinstance(value, list) else "Int64"})
     part.at[row, "patient_id"] = value
     with pytest.raises(dpf.errors.ColumnError, match=says):
         dpf.sanitize({**tables, table: part}, epsilon=1, keys=KEYS, spaces=SPACES)
+
+
+CLASHES = {
+    "parents' column": ({"patients.sex": 1}, {}, "'visits' has a column 'patients.sex', a name that joined rows need"),
+    "count": ({"visits.n": 1}, {}, "'visits' has a column 'visits.n', a name that joined rows need"),
+    "text keys": ({"patient_id": "p1"}, {}, "are str and int64; convert one|are object and int64; convert one"),
+    "float keys": ({"patient_id": 1_000.0}, {}, "are float64 and int64; convert one"),
+    "count below kept": ({}, {"max_count": 1, "contributions": 2}, "max_count of 'visits' is below its contributions"),
+    "drop": ({}, {"drop": {"visits": ["patients.sex"]}}, "drop of 'visits' names 'patients.sex'; its columns are"),
+    "threads": ({}, {"threads": 2}, "batch_rows, threads, compression and progress are for one table"),
+}
+
+
+@pytest.mark.parametrize("name", CLASHES)
+def test_names_keys_and_options_that_clash(name, tables):
+    columns, options, says = CLASHES[name]
+    wrong = {**tables, "visits": tables["visits"].assign(**columns)}
+    with pytest.raises(dpf.errors.ParameterError, match=says):
+        dpf.sanitize(wrong, **{"epsilon": 1, "keys": KEYS, "orphans": "drop", **options})
+
+
+def test_a_released_table_and_a_full_folder_cost_nothing(tables, safe, tmp_path):
+    again = {**tables, "visits": safe["visits"].assign(patient_id=1_000)}
+    with pytest.raises(dpf.errors.AlreadySanitizedError, match="table 'visits' is a release already"):
+        dpf.sanitize(again, epsilon=1, keys=KEYS)
+    ledger = dpf.Ledger(tmp_path / "ledger.sqlite")
+    ledger.create("clinic", epsilon=3, delta=1e-5, unit="person:patient_id")
+    with pytest.raises(dpf.errors.FileError, match="is not empty; name a new folder"):
+        dpf.sanitize(tables, tmp_path, epsilon=1, keys=KEYS, ledger=ledger, dataset="clinic")
+    assert ledger.history("clinic").empty
+
+
+def shapes(source, **options):
+    """Return all that is public of a release of two patients with two visits each: dtypes, columns, rows."""
+    with warnings.catch_warnings(action="ignore"):
+        safe = dpf.sanitize(source, epsilon=1, delta=1e-6, keys=KEYS, contributions=2, key=KEY, **options)
+    return {name: (safe.releases[name].together, table.dtypes.to_dict(), len(table)) for name, table in safe.items()}
+
+
+def neighbouring_sources():
+    """Yield pairs of sources that differ in one value, or in one person's number of visits."""
+    patients = pd.DataFrame({"patient_id": [1, 2] * 30, "w": ["a", "b"] * 30}).assign(patient_id=range(60))
+    visits = pd.DataFrame(
+        {"patient_id": [0, 1, 2], "x": [1, 2, 3], "kind": ["u", "v", "u"], "ill": [True, False, True]}
+    )
+    objects = visits.astype({"kind": object})
+    yield "objects", {"visits": objects}, {"visits": objects.assign(kind=pd.Series(["u", 3, "u"], dtype=object))}
+    yield "no visits", {"visits": objects}, {"visits": objects.head(0)}
+    sparse = objects.astype({"kind": pd.SparseDtype(object)})
+    other = pd.Series(["u", 3, "u"], dtype=object).astype(pd.SparseDtype(object))
+    yield "sparse objects", {"visits": sparse}, {"visits": sparse.assign(kind=other)}
+    table = pa.Table.from_pandas(visits, preserve_index=False).replace_schema_metadata(None)
+    mask = pa.array([False, True, False])
+    for name in ("x", "ill"):
+        place = table.schema.get_field_index(name)
+        null = pc.if_else(mask, pa.scalar(None, table.schema.field(name).type), table.column(name))
+        yield (
+            f"a null in Arrow: {name}",
+            {"visits": table},
+            {"visits": table.set_column(place, table.field(name), null)},
+        )
+    mixed = patients.assign(w=pd.Series(["a", 3] * 30, dtype=object))
+    yield "objects of parents", {"patients": patients.astype({"w": object})}, {"patients": mixed}
+
+
+@pytest.mark.parametrize("case", list(neighbouring_sources()), ids=lambda case: case[0])
+def test_what_is_public_of_neighbours_is_equal(case):
+    patients = pd.DataFrame({"patient_id": range(60), "w": ["a", "b"] * 30})
+    visits = pd.DataFrame({"patient_id": [0, 1, 2], "kind": ["u", "v", "u"]})
+    _, one, other = case
+    first, second = (shapes({"patients": patients, "visits": visits} | changes) for changes in (one, other))
+    for name in first:
+        assert first[name][1:] == second[name][1:]
+        assert replace(first[name][0], id="") == replace(second[name][0], id="")
+
+
+def test_child_tables_of_keys_alone_are_counted(tables):
+    keys = {**tables, "visits": tables["visits"][["patient_id"]]}
+    safe = dpf.sanitize(keys, epsilon=4, keys=KEYS, contributions=2, spaces={"patients": SPACES["patients"]}, key=KEY)
+    count = safe.infer(lambda t: len(t["visits"]), confidence_level=0.999)
+    assert count["lower"] <= len(tables["visits"]) <= count["upper"]
+
+
+def test_tables_whose_columns_may_all_be_null_have_a_column_of_presence(tables):
+    visits = tables["visits"][["patient_id", "kind"]].astype({"kind": object})
+    visits.loc[::2, "kind"] = None
+    spaces = {"patients": SPACES["patients"], "visits": {"kind": dpf.Nullable(["urgent", "routine"])}}
+    both = {**tables, "visits": visits}
+    safe = dpf.sanitize(both, epsilon=4, keys=KEYS, contributions=3, spaces=spaces, key=KEY)
+    assert list(safe["visits"].columns[:2]) == ["kind", "visits.present"]
+    share = safe.infer(lambda t: t["visits"]["kind"].isna().mean())
+    assert share["estimate"] == pytest.approx(0.5, abs=0.1)
+    with pytest.warns(dpf.errors.InferenceWarning, match="nulls of 'kind' are those of absent rows, too"):
+        safe["visits"].dp.null_rate("kind")
 
 
 def test_nightly_jobs_leave_orphans_out(tables):
@@ -315,7 +422,9 @@ def neighbours(n, k):
     both = []
     for other in (False, True):
         patients = pd.DataFrame({"patient_id": range(n), "sex": ["M" if other else "F", *["F"] * (n - 1)]})
-        visits = pd.DataFrame({"patient_id": [0] * (k * other), "kind": pd.Series(["urgent"] * (k * other), dtype=str)})
+        visits = pd.DataFrame(
+            {"patient_id": np.zeros(k * other, dtype=int), "kind": pd.Series(["urgent"] * (k * other), dtype=str)}
+        )
         both.append({"patients": patients, "visits": visits})
     return both
 

@@ -47,7 +47,7 @@ def test_a_bound_that_clips_many_rows_is_named_with_its_share_and_the_remedy():
 def test_a_lower_bound_is_named_too():
     frame, wide = _table()
     safe = dpf.sanitize(frame, epsilon=2, spaces=wide | {"age": (40, 100)}, key=KEY)
-    with pytest.warns(InferenceWarning, match=r"of 'age'.*lower bound, 40.*lower the bound"):
+    with pytest.warns(InferenceWarning, match=r"age  about.*lower bound, 40 +lower the bound"):
         safe.dp.mean("age")
 
 

@@ -592,7 +592,7 @@ def test_columns_that_do_not_fit(table: Any, space: Any, match: str) -> None:
         (pl.Series("x", [1]), "^Series is no table; pass a pandas DataFrame, a polars DataFrame or LazyFrame"),
         (pa.chunked_array([[1]]), "^ChunkedArray is no table"),
         (pd.Series([1]), "^Series is no table"),
-        ({"x": [1]}, "^dict is no table"),
+        ({"x": [1]}, "^list is no table"),
         (None, "^NoneType is no table"),
     ],
 )
