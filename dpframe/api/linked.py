@@ -228,14 +228,15 @@ def _options_by_table(options: Mapping[str, Any], names: Sequence[str]) -> dict[
     """Return the options of each table's plan; options that would link rows of two tables are refused."""
     by_table: dict[str, Any] = {name: {} for name in names}
     for option, value in options.items():
-        if option == "contributions" or (option in DEFAULTS and is_one_of(value, [DEFAULTS[option]])):
+        default = DEFAULTS.get(option)
+        if option == "contributions" or (option in DEFAULTS and (value is default or is_one_of(value, [default]))):
             continue
         if option not in (*_BY_TABLE, *_COMMON):
             known = ("contributions", *_BY_TABLE, *_COMMON)
             raise ParameterError(
                 f"{option} is no option of several tables; {did_you_mean(option, known)}these are {', '.join(known)}"
             )
-        if option in _COMMON:
+        if option in _COMMON or (option == "measure" and value is None):
             for own in by_table.values():
                 own[option] = value
             continue
@@ -339,7 +340,9 @@ class ReleasedTables(Mapping[str, "ReleaseFrame"]):
                     copies[name] = [pd.DataFrame()] * _COPIES
                     continue
                 if name != self.parent:
-                    names = [*own, *promise.required, f"{name}.n"]
+                    # One column tells kept rows from absent ones.
+                    marks = [column for column in promise.required if column in own] or list(promise.required)
+                    names = [*own, *marks[:1], f"{name}.n"]
                     names += [c for c in promise.context if c.removeprefix(f"{self.parent}.") in parents]
                 drawable = [column for column in one.plan.names if column in names]
                 copies[name] = list(one.synthesize(copies=_COPIES, columns=drawable))
@@ -417,11 +420,8 @@ class ReleasedTables(Mapping[str, "ReleaseFrame"]):
                 table = pd.DataFrame(index=range(len(owners)))
             else:
                 joined, flag = drawn[name], f"{name}.present"
-                kept = (
-                    joined[flag].astype(bool)
-                    if flag in promise.required
-                    else joined[list(promise.required)].notna().all(axis=1)
-                )
+                marks = joined[[column for column in promise.required if column in joined.columns]]
+                kept = joined[flag].astype(bool) if flag in promise.required else marks.notna().all(axis=1)
                 context = [column for column in self._context_by_dependence(name) if column in joined.columns]
                 sources = {column: parents[column.removeprefix(f"{self.parent}.")] for column in context}
                 rows = parents[f"{name}.n"].to_numpy(dtype=np.int64)

@@ -88,7 +88,15 @@ class Reading:
 
     @property
     def together(self) -> Together | None:
-        """The promise of several tables, if this one was released with others."""
+        """The promise of several tables, if this one was released with others.
+
+        Examples
+        --------
+        >>> import dpframe as dpf
+        >>> frame = dpf.datasets.make_census(1_000, columns=["sex"])
+        >>> print(dpf.Estimates(dpf.sanitize(frame, epsilon=1, spaces={"sex": ["F", "M"]})).together)
+        None
+        """
         return None if self._source.info is None else self._source.info.together
 
     def _warn_of_context(self, names: Collection[str], counts_nulls: bool) -> None:

@@ -211,6 +211,7 @@ def _key_column(tables: Mapping[str, pd.DataFrame], table: str, column: str, nul
 def _kind_of(keys: pd.Index[Any]) -> str:
     """Return the kind of keys, which is public; equal numbers of two kinds may round to another."""
     kinds = (
+        ("unsigned", lambda dtype: str(dtype).lower() == "uint64"),
         ("integer", pd.api.types.is_integer_dtype),
         ("float", pd.api.types.is_float_dtype),
         ("time", pd.api.types.is_datetime64_any_dtype),
