@@ -93,8 +93,8 @@ def test_one_warning_names_every_column_with_what_to_declare(lost):
     safe, said = lost
     assert len(said) == 1
     assert all(f"'{one.column}': {one.placeholder}" in said[0] for one in safe.dp.release.plan.not_found)
-    assert "declare spaces={'age': (LOWER, UPPER), " in said[0]
-    assert "'region': [CATEGORY, …]" in said[0]
+    assert "spaces={'age': (LOWER, UPPER)}" in said[0]
+    assert "spaces={'region': [CATEGORY, …]}" in said[0]
     assert all(line.startswith("  ") for line in said[0].splitlines()[1:])
 
 
