@@ -247,10 +247,13 @@ def test_intervals_of_draws_neither_miss_nor_say_nothing() -> None:
 
 @pytest.mark.slow
 def test_means_of_groups_cover_rare_ones_and_those_by_two_keys_too() -> None:
-    """Means by group cover .96 to .98 of other keys, with a standard error of less than .01."""
+    """Means by group cover .996, as they err less than their draws differ; intervals are bounded by their width.
+
+    Half-widths were 15.4 when estimates were the fit's, and coverage was .973.
+    """
     table = coverage("default")
     assert (table.loc[["mean by", "mean by, rare", "mean by two"], "held"] >= 0.93).all(), table.to_string()
-    assert table.loc["mean by", "held"] <= 0.99, table.to_string()
+    assert table.loc["mean by", "half_width"] <= 14, table.to_string()
     assert table.loc["mean by", "wide"] <= 1.8, table.to_string()
 
 
