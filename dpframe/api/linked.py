@@ -102,7 +102,9 @@ def sanitize_linked(
     children = [name for name in tables if isinstance(keys, Mapping) and name in keys]
     for option in ("spaces", "drop"):
         _check_columns(option, options.get(option), tables)
-    kept = _rows_by_child(options.get("contributions", 1), children, "contributions", MOST_PERSON_ROWS)
+    if options.get("contributions") is None:
+        raise ParameterError('say how many rows of a person are kept, e.g. contributions={"visits": 5}')
+    kept = _rows_by_child(options["contributions"], children, "contributions", MOST_PERSON_ROWS)
     counted = {name: _COUNT_FACTOR * rows for name, rows in kept.items()}
     if max_count is not None:
         counted = _rows_by_child(max_count, children, "max_count", 1 << 16)
@@ -453,11 +455,15 @@ class ReleasedTables(Mapping[str, "ReleaseFrame"]):
         for name in parts:
             if name == self.parent or f"{name}.n" not in self[self.parent].columns:
                 continue
-            counts = self._estimates[self.parent].value_counts(f"{name}.n")["estimate"].clip(lower=0)
+            # Unbiased counts, which may be negative: their sums are right.
+            counts = self._estimates[self.parent].value_counts(f"{name}.n", method="inverse")["estimate"]
             rows = counts.index.to_numpy(dtype=np.float64)
             most = self.releases[name].plan.contributions
-            share = float(counts @ np.minimum(rows, most)) / max(float(counts @ rows), 1.0)
-            kept.append(f"About {share:.0%} of the rows of {name!r} are kept: the others are beyond {most} of a person")
+            share = min(float(counts @ np.minimum(rows, most)) / max(float(counts @ rows), 1.0), 1.0)
+            kept.append(
+                f"About {share:.0%} of the rows of {name!r} are kept, of those counted up to {rows.max():.0f} of a "
+                f"person: the others are beyond {most}"
+            )
         return LinkedExplanation(self._promises[self.parent].line, tuple(kept), parts)
 
     def report(self) -> LinkedReport:

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from dpframe.api.files import read_table
-from dpframe.api.linked import ReleasedTables
 from dpframe.errors import ParameterError
 from dpframe.release.reader import linked_files
 
@@ -54,4 +53,6 @@ def read(path: str | Path, columns: list[str] | None = None) -> ReleaseFrame:
         return read_table(path, columns)
     if columns is not None:
         raise ParameterError("columns are of one table; read the folder without columns, or one of its files")
+    from dpframe.api.linked import ReleasedTables  # imports estimates, which one table does without
+
     return cast("ReleaseFrame", ReleasedTables({name: read_table(file) for name, file in files.items()}))

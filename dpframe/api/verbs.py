@@ -14,7 +14,6 @@ import pandas as pd
 import pyarrow as pa
 
 from dpframe.api.files import as_table, read_table, write
-from dpframe.api.linked import check_folder, sanitize_linked
 from dpframe.api.targets import TargetPlans, check_alone
 from dpframe.errors import ParameterError, RepeatedReleaseWarning, check_whole, warn
 from dpframe.ledger.account import OpenAccount
@@ -293,6 +292,8 @@ def sanitize(
         )
     path = None if target is None else Path(target)
     if isinstance(source, Mapping):
+        from dpframe.api.linked import check_folder, sanitize_linked  # imports estimates, which one table does without
+
         if plan is not None or id is not None:
             raise ParameterError("plan and id are for one table; give epsilon and the options of several tables")
         if (batch_rows, threads, compression, progress) != (READ_BATCH_ROWS, None, "snappy", None):

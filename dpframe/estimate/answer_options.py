@@ -107,7 +107,7 @@ def _wrap_statistic(method: Callable[..., Any]) -> Callable[..., Any]:
         check_flags(long=long)
         reading = self if confidence_level is None and clipped is None else _reread(self, confidence_level, clipped)
         counts_nulls = method.__name__ == "null_rate" or options.get("dropna") is False
-        reading._warn_of_context({*_texts([*args, *options.values()])}, counts_nulls)
+        reading._warn_of_context({*_texts([*args, *options.values()])}, counts_nulls, method.__name__ == "sum")
         with OneTable():
             result = method(reading, *args, **options)
         return to_long(result, method.__name__) if long else result

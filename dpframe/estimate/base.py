@@ -99,8 +99,8 @@ class Reading:
         """
         return None if self._source.info is None else self._source.info.together
 
-    def _warn_of_context(self, names: Collection[str], counts_nulls: bool) -> None:
-        """Warn if a question is of absent rows, too: of the parents' columns alone, or of nulls."""
+    def _warn_of_context(self, names: Collection[str], counts_nulls: bool, is_sum: bool) -> None:
+        """Warn if a question is of absent rows, too (of parents' columns alone, or of nulls), or adds kept rows up."""
         together = self.together
         asked = [] if together is None else [name for name in self.plan.names if name in names]
         if together is not None and together.context and asked and counts_nulls:
@@ -113,6 +113,12 @@ class Reading:
             warn(
                 f"{asked[0]!r} is counted in {self.plan.contributions} joined rows of each person, absent ones among "
                 f"them; ask the table {together.parent!r}, or name a column of {together.table!r}, too",
+                InferenceWarning,
+            )
+        elif together is not None and together.context and asked and is_sum:
+            warn(
+                f"the sum of {asked[0]!r} is of kept rows, at most {self.plan.contributions} of a person; infer of all "
+                "tables adds up all rows that were counted",
                 InferenceWarning,
             )
 

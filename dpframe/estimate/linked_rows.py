@@ -24,6 +24,8 @@ def draw_children(
 ) -> tuple[pd.DataFrame, IntArray]:
     """Return child rows for parents, ``counts`` of them for each, and the position of each row's parent.
 
+    Rows are drawn with replacement, so that some occur several times.
+
     ``joined`` are rows of children with their parents' ``columns``, which come in order: the first says most of the
     children.
     """
@@ -54,10 +56,12 @@ def _to_shared_codes(parents: pd.Series, joined: pd.Series) -> tuple[IntArray, I
     """Return codes of both columns' values, equal for values that are alike; a null has a code of its own."""
     both = pd.concat([parents, joined], ignore_index=True)
     bins = max(2, round(len(joined) ** (1 / 3)))
-    if pd.api.types.is_numeric_dtype(both.dtype) or pd.api.types.is_datetime64_any_dtype(both.dtype):
-        codes = pd.qcut(both, bins, labels=False, duplicates="drop").fillna(-1).to_numpy(dtype=np.int64)
-    else:
-        codes = pd.factorize(both)[0]
+    codes, values = pd.factorize(both, sort=pd.api.types.is_numeric_dtype(both.dtype))
+    has_order = pd.api.types.is_numeric_dtype(both.dtype) or pd.api.types.is_datetime64_any_dtype(both.dtype)
+    if has_order and len(values) > bins:
+        ranks = both.rank(method="dense").fillna(0.0).to_numpy()
+        edges = np.unique(np.quantile(ranks, np.arange(1, bins) / bins))
+        codes = np.searchsorted(edges, ranks, side="right")
     return codes[: len(parents)], codes[len(parents) :]
 
 

@@ -395,7 +395,7 @@ def opened(table: Any) -> Frame | Streamed:
 def linked_files(path: Any) -> dict[str, Path]:
     """Return the files of a folder of tables that were released together, by table; none for anything else."""
     files: list[Path] = []
-    # A name that no file can have is refused by whoever opens it.
+    # A name that no file can have is refused when a file is opened.
     with contextlib.suppress(OSError, ValueError):
         if isinstance(path, str | Path) and Path(path).is_dir():
             files = sorted(Path(path).glob("*.parquet"))

@@ -359,7 +359,7 @@ def test_covariances_of_far_tails_hold_the_truth():
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:variances and correlations of column")
+@pytest.mark.filterwarnings("ignore:values are clipped to bounds")
 def test_covariances_within_inferred_bounds_hold_what_lies_beyond():
     """20 releases whose bounds cut a long tail off: fewer than 15 hold with a probability of 3e-4, as above."""
     generator, held = np.random.default_rng(5), 0
