@@ -45,7 +45,7 @@ def labels_of(answer: pd.DataFrame) -> pd.Index:
 
 
 @pytest.mark.filterwarnings("ignore::dpframe.errors.DpframeWarning")
-@pytest.mark.walk(1)
+@pytest.mark.walk(2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_times_have_every_statistic_to_the_ends_of_their_calendar(kind: str) -> None:
     """The walk: kinds of times × stretches of the calendar × statistics; labels are in the column's zone."""
