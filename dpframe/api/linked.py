@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -60,23 +61,28 @@ _COMMON = ("infer", "infer_share", "local_epsilon", "measure_share", "numbers", 
 """Options of a plan that hold for all tables."""
 
 _COUNT_FACTOR = 4
-"""Rows of a person that are counted, over those that are kept, by default: few persons have more (tuned; effect not
-measured)."""
+"""Rows of a person that are counted, over those that are kept, by default (limit: further rows are not counted)."""
 
 _COPIES = 20
 """Draws of all tables for an answer of `ReleasedTables.infer`: its standard error errs by a sixth (tolerance)."""
 
 
 def check_folder(folder: str | Path) -> Path:
-    """Make a folder for a release's tables, or raise `FileError` if it is not empty or cannot be written."""
+    """Return the path of a folder for a release's tables, or raise `FileError` if it is not empty or not writable.
+
+    Nothing is made: a release that is refused leaves no folder.
+    """
     path = Path(folder)
     try:
-        path.mkdir(parents=True, exist_ok=True)
-        is_empty = not any(path.iterdir())
-    except OSError as error:
-        raise FileError(f"{path} cannot be written: {error.strerror}; name a folder that can") from None
+        is_empty = not path.exists() or (path.is_dir() and not any(path.iterdir()))
+        nearest = next(parent for parent in (path, *path.absolute().parents) if parent.exists())
+        is_writable = os.access(nearest, os.W_OK)
+    except OSError:
+        is_empty, is_writable = True, False
     if not is_empty:
         raise FileError(f"{path} is not empty; name a new folder")
+    if not is_writable:
+        raise FileError(f"{path} cannot be written; name a folder that can")
     return path
 
 
@@ -104,14 +110,17 @@ def sanitize_linked(
         _check_columns(option, options.get(option), tables)
     if options.get("contributions") is None:
         raise ParameterError('say how many rows of a person are kept, e.g. contributions={"visits": 5}')
-    kept = _rows_by_child(options["contributions"], children, "contributions", MOST_PERSON_ROWS)
-    counted = {name: _COUNT_FACTOR * rows for name, rows in kept.items()}
+    kept_rows = _rows_by_child(options["contributions"], children, "contributions", MOST_PERSON_ROWS)
+    count_caps = {name: _COUNT_FACTOR * rows for name, rows in kept_rows.items()}
     if max_count is not None:
-        counted = _rows_by_child(max_count, children, "max_count", 1 << 16)
-        few = [name for name in children if counted[name] < kept[name]]
-        if few:
-            raise ParameterError(f"max_count of {few[0]!r} is below its contributions; give {kept[few[0]]} or more")
-    linked = link(tables, keys, kept, counted, orphans)
+        caps = {**count_caps, **max_count} if isinstance(max_count, Mapping) else max_count
+        count_caps = _rows_by_child(caps, children, "max_count", 1 << 16)
+        low_caps = [name for name in children if count_caps[name] < kept_rows[name]]
+        if low_caps:
+            raise ParameterError(
+                f"max_count of {low_caps[0]!r} is below its contributions; give {kept_rows[low_caps[0]]} or more"
+            )
+    linked = link(tables, keys, kept_rows, count_caps, orphans)
     account = OpenAccount.of(ledger, dataset)
     if key is not None and account is not None:
         raise ParameterError("key and ledger do not go together for several tables; leave key out")
@@ -151,8 +160,8 @@ def check_links(
     """
     frames = {name: _as_frame(name, table) for name, table in tables.items()}
     children = [name for name in frames if isinstance(keys, Mapping) and name in keys]
-    kept = _rows_by_child(contributions, children, "contributions", MOST_PERSON_ROWS)
-    linked = link(frames, keys, kept, {name: len(table) for name, table in frames.items()}, "drop")
+    kept_rows = _rows_by_child(contributions, children, "contributions", MOST_PERSON_ROWS)
+    linked = link(frames, keys, kept_rows, {name: len(table) for name, table in frames.items()}, "drop")
     rows = {}
     for child in linked.children:
         counts = child.counts(linked.n)
@@ -223,7 +232,7 @@ def _rows_by_child(value: Any, children: Sequence[str], option: str, most: int) 
     stray = [name for name in value if name not in children]
     if stray:
         raise ParameterError(f"{option} names {stray[0]!r}, which is no child table; these are {name_list(children)}")
-    return {name: check_whole(value.get(name, 1), f"{option} of {name!r}", 1, most, of="rows") for name in children}
+    return {name: check_whole(value.get(name), f"{option} of {name!r}", 1, most, of="rows") for name in children}
 
 
 def _options_by_table(options: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
@@ -234,20 +243,19 @@ def _options_by_table(options: Mapping[str, Any], names: Sequence[str]) -> dict[
         if option == "contributions" or (option in DEFAULTS and (value is default or is_one_of(value, [default]))):
             continue
         if option not in (*_BY_TABLE, *_COMMON):
-            known = ("contributions", *_BY_TABLE, *_COMMON)
-            raise ParameterError(
-                f"{option} is no option of several tables; {did_you_mean(option, known)}these are {', '.join(known)}"
-            )
+            allowed = ("contributions", *_BY_TABLE, *_COMMON)
+            hint = f"{did_you_mean(option, allowed)}these are {', '.join(allowed)}"
+            raise ParameterError(f"{option} is no option of several tables; {hint}")
         if option in _COMMON or (option == "measure" and value is None):
-            for own in by_table.values():
-                own[option] = value
+            for table_options in by_table.values():
+                table_options[option] = value
             continue
         if not isinstance(value, Mapping):
             raise ParameterError(f"{option} is given by table for several tables, e.g. {option}={{{names[0]!r}: …}}")
-        for name, own in value.items():
+        for name, table_value in value.items():
             if name not in by_table:
                 raise ParameterError(f"{option} names {name!r}, which is no table; tables are {name_list(names)}")
-            by_table[name][option] = own
+            by_table[name][option] = table_value
     if options.get("infer", "private") == "data":
         raise ParameterError('infer="data" reads values without protection; take "private" or "public" here')
     return by_table
@@ -313,12 +321,12 @@ class ReleasedTables(Mapping[str, "ReleaseFrame"]):
 
     def _columns_read(self, f: Callable[[dict[str, pd.DataFrame]], Any]) -> dict[str, tuple[str, ...]]:
         """Return the columns of each table without which a function fails, or has another value."""
-        drawn = self._small_tables
+        small_tables = self._small_tables
 
         def of_one(name: str, table: pd.DataFrame) -> Any:
-            return f({**drawn, name: table})
+            return f({**small_tables, name: table})
 
-        return {name: tuple(find_columns_read(partial(of_one, name), drawn[name])) for name in self._tables}
+        return {name: tuple(find_columns_read(partial(of_one, name), small_tables[name])) for name in self._tables}
 
     @cached_property
     def _small_tables(self) -> dict[str, pd.DataFrame]:
@@ -331,25 +339,28 @@ class ReleasedTables(Mapping[str, "ReleaseFrame"]):
 
     def _copies(self, columns: Mapping[str, Sequence[str]]) -> list[dict[str, pd.DataFrame]]:
         """Return draws of all tables with some of their columns; of fewer columns draws are better."""
-        known = tuple((name, tuple(names)) for name, names in columns.items())
-        if known not in self._copies_by_columns:
+        cache_key = tuple((name, tuple(names)) for name, names in columns.items())
+        if cache_key not in self._copies_by_columns:
             parents, copies = columns[self.parent], {}
             for name, one in self._estimates.items():
-                promise, own = self._promises[name], [column for column in columns[name] if column in one.plan.names]
-                names = [*own, *(f"{child}.n" for child in self._tables if child != name)]
-                if name != self.parent and not own:
+                promise = self._promises[name]
+                released_columns = [column for column in columns[name] if column in one.plan.names]
+                names = [*released_columns, *(f"{child}.n" for child in self._tables if child != name)]
+                if name != self.parent and not released_columns:
                     # Only the number of its rows is asked.
                     copies[name] = [pd.DataFrame()] * _COPIES
                     continue
                 if name != self.parent:
                     # One column tells kept rows from absent ones.
-                    marks = [column for column in promise.required if column in own] or list(promise.required)
-                    names = [*own, *marks[:1], f"{name}.n"]
+                    marks = [column for column in promise.required if column in released_columns] or list(
+                        promise.required
+                    )
+                    names = [*released_columns, *marks[:1], f"{name}.n"]
                     names += [c for c in promise.context if c.removeprefix(f"{self.parent}.") in parents]
                 drawable = [column for column in one.plan.names if column in names]
                 copies[name] = list(one.synthesize(copies=_COPIES, columns=drawable))
-            self._copies_by_columns[known] = self._joined_copies(copies)
-        return self._copies_by_columns[known]
+            self._copies_by_columns[cache_key] = self._joined_copies(copies)
+        return self._copies_by_columns[cache_key]
 
     @cached_property
     def _copies_by_columns(self) -> dict[Any, list[dict[str, pd.DataFrame]]]:
@@ -421,13 +432,13 @@ class ReleasedTables(Mapping[str, "ReleaseFrame"]):
                 owners = np.repeat(np.arange(len(parents)), parents[f"{name}.n"].to_numpy(dtype=np.int64))
                 table = pd.DataFrame(index=range(len(owners)))
             else:
-                joined, flag = drawn[name], f"{name}.present"
+                joined, flag = drawn[name], promise.presence
                 marks = joined[[column for column in promise.required if column in joined.columns]]
-                kept = joined[flag].astype(bool) if flag in promise.required else marks.notna().all(axis=1)
+                is_present = joined[flag].astype(bool) if flag in promise.required else marks.notna().all(axis=1)
                 context = [column for column in self._context_by_dependence(name) if column in joined.columns]
                 sources = {column: parents[column.removeprefix(f"{self.parent}.")] for column in context}
                 rows = parents[f"{name}.n"].to_numpy(dtype=np.int64)
-                pool = joined[kept].drop(columns=flag, errors="ignore")
+                pool = joined[is_present].drop(columns=flag, errors="ignore")
                 table, owners = draw_children(pd.DataFrame(sources), pool, context, rows, generator)
             table.insert(0, promise.key, owners)
             table.attrs = {}
@@ -484,6 +495,10 @@ class ReleasedTables(Mapping[str, "ReleaseFrame"]):
             If the folder exists and is not empty, or cannot be written.
         """
         path = check_folder(folder)
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise FileError(f"{path} cannot be written: {error.strerror}; name a folder that can") from None
         for name, table in self._tables.items():
             write(table, path / f"{name}.parquet")
 

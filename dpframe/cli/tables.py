@@ -26,8 +26,6 @@ def sanitize_tables(
     """Release Parquet files of the same persons, such as patients and visits, under one promise."""
     options = _read_request(request)
     account = open_account(ledger, dataset, None)
-    if folder.exists() and any(folder.iterdir() if folder.is_dir() else [folder]):
-        raise FileError(f"{folder} is not empty; name a new folder")
     paths = options.pop("tables")
     tables = {name: request.parent / str(path) for name, path in paths.items()}
     safe: Any = verbs.sanitize(tables, folder, epsilon, delta, ledger=account, **options)

@@ -195,6 +195,9 @@ class DrawnTables:
                     pair = (self.draws.names[first], self.draws.names[second])
                     if determined_share > FOLLOWS_SHARE > largest_share and {*pair} not in map(set, similar_pairs):
                         similar_pairs.append(pair)
+            # A column of presence follows from nulls: nobody can leave it out.
+            together = None if self._source.info is None else self._source.info.together
+            similar_pairs = [pair for pair in similar_pairs if together is None or together.presence not in pair]
             if similar_pairs:
                 weaknesses["nearly_the_same"] = similar_pairs
         return weaknesses

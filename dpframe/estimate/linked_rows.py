@@ -68,10 +68,10 @@ def _to_shared_codes(parents: pd.Series, joined: pd.Series) -> tuple[IntArray, I
 def _combine(keys: Sequence[tuple[IntArray, IntArray]], parents: int, joined: int) -> tuple[IntArray, IntArray]:
     """Return one code for each combination of several columns' codes."""
     wanted, offered = np.zeros(parents, dtype=np.int64), np.zeros(joined, dtype=np.int64)
-    for one, other in keys:
-        radix = max(int(one.max(initial=0)), int(other.max(initial=0))) + 2
-        both = np.unique(np.concatenate([wanted * radix + one + 1, offered * radix + other + 1]), return_inverse=True)[
-            1
-        ]
+    for parent_codes, joined_codes in keys:
+        radix = max(int(parent_codes.max(initial=0)), int(joined_codes.max(initial=0))) + 2
+        both = np.unique(
+            np.concatenate([wanted * radix + parent_codes + 1, offered * radix + joined_codes + 1]), return_inverse=True
+        )[1]
         wanted, offered = both[:parents], both[parents:]
     return wanted, offered

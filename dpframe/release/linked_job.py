@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NoReturn
 
 import pandas as pd
 
@@ -54,12 +54,19 @@ class JoinedRequest:
         """Return the release of the joined rows with the parents' columns of these spaces."""
         context = {name: spaces[source] for name, source in self.context.items() if source in spaces}
         frame = wrap(self.table.drop(columns=[name for name in self.context if name not in context]))
-        past = None
+        parents_inference = None
         if inferred is not None:
             columns = tuple(name for name in context if self.context[name] in inferred.columns)
-            past = replace(inferred, columns=columns, measured=(), thresholds=(), asked=None) if columns else None
+            parents_inference = (
+                replace(inferred, columns=columns, measured=(), thresholds=(), asked=None) if columns else None
+            )
         request = Request(
-            self.budget.epsilon, self.budget.delta, None, self.options, context=context, context_inference=past
+            self.budget.epsilon,
+            self.budget.delta,
+            None,
+            self.options,
+            context=context,
+            context_inference=parents_inference,
         )
         return _job(frame, request)
 
@@ -208,5 +215,5 @@ def _declarations(options: PlanOptions) -> Mapping[str, Any]:
     return spaces
 
 
-def _refuse() -> CheckedTables:
+def _refuse() -> NoReturn:
     raise PlanError("the plans of the tables cost more than their promise together; raise epsilon")

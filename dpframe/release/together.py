@@ -43,6 +43,11 @@ class Together:
         if not all(isinstance(name, str) for name in names) or not {self.table, self.parent} <= set(self.tables):
             raise PlanError("tables that were released together are named by text; attach the description again")
 
+    @property
+    def presence(self) -> str:
+        """The joined rows' column that tells kept rows from absent ones, if the table needs one."""
+        return f"{self.table}.present"
+
     def refusal(self, plan: Plan) -> str | None:
         """Return the reason why this cannot be the promise of a table under a plan, if there is one."""
         if not {*self.context, *self.required} <= {*plan.names} or {*self.context} & {*self.required}:

@@ -58,9 +58,9 @@ class ChildTable:
         order = np.lexsort((tags, self.parents))
         parents = self.parents[order]
         places = np.arange(len(order)) - np.searchsorted(parents, parents)
-        kept = (parents >= 0) & (places < self.rows)
+        is_kept = (parents >= 0) & (places < self.rows)
         chosen = np.full((n, self.rows), -1, dtype=np.int64)
-        chosen[parents[kept], places[kept]] = order[kept]
+        chosen[parents[is_kept], places[is_kept]] = order[is_kept]
         return chosen
 
 
@@ -223,9 +223,9 @@ def _kind_of(keys: pd.Index[Any]) -> str:
 
 def _check_names(tables: Mapping[str, pd.DataFrame], parent: str, key: str, columns: Mapping[str, str]) -> None:
     """Raise `ParameterError` for a column with the name of one that joined rows get from elsewhere."""
-    taken = {f"{parent}.{name}" for name in tables[parent].columns}
+    context_names = {f"{parent}.{name}" for name in tables[parent].columns}
     for name, column in columns.items():
-        joined_names = {*taken, f"{name}.n", f"{name}.present", *([key] if key != column else [])}
+        joined_names = {*context_names, f"{name}.n", f"{name}.present", *([key] if key != column else [])}
         clash = [one for one in tables[name].columns if one in joined_names]
         if clash or f"{name}.n" in tables[parent].columns:
             table, wrong = (name, clash[0]) if clash else (parent, f"{name}.n")

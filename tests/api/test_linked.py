@@ -162,6 +162,9 @@ def test_spaces_of_parents_are_inferred_once(tables):
     assert set(joined.inferred.columns) == {"kind", "cost"}
     assert [past.id for past in joined.reused.each] == [parents.inferred.id]
     assert joined["patients.age"].space == parents["age"].space
+    # Nulls follow from the column of presence, which nobody can leave out: a warning of that would be an error here.
+    assert "visits.present" in joined.names
+    assert safe.infer(lambda t: t["visits"]["cost"].mean())["estimate"] > 0
     assert safe.verify().ok
 
 
@@ -322,6 +325,9 @@ def test_a_released_table_and_a_full_folder_cost_nothing(tables, safe, tmp_path)
     ledger.create("clinic", epsilon=3, delta=1e-5, unit="person:patient_id")
     with pytest.raises(dpf.errors.FileError, match="is not empty; name a new folder"):
         dpf.sanitize(tables, tmp_path, epsilon=1, keys=KEYS, contributions=1, ledger=ledger, dataset="clinic")
+    with pytest.raises(dpf.errors.ParameterError, match="epsilon must be"):
+        dpf.sanitize(tables, tmp_path / "new", epsilon=0, keys=KEYS, contributions=1, ledger=ledger, dataset="clinic")
+    assert not (tmp_path / "new").exists()
     assert ledger.history("clinic").empty
 
 
