@@ -433,7 +433,7 @@ class ShuffledRows:
         c, top = math.exp(low), height(low) + 2 * low
         bend = height(low + 0.02) + height(low - 0.02) - 2 * height(low)
         sd = math.sqrt(max(bend, 1e-12)) / (0.02 * c)
-        blur, step = 0.02 * (min(max(1 / c, sd), 3 / c) if is_fast else 1 / c), 2 * math.pi / (7 * sd + 6 / c)
+        blur, step = 0.02 * (min(max(1 / c, sd), 2 / c) if is_fast else 1 / c), 2 * math.pi / (7 * sd + 6 / c)
 
         def term(k: int) -> float:
             z = complex(c, k * step)
@@ -904,7 +904,8 @@ def verify(data: Mapping[str, Any], file_rows: int = 0, file_names: Iterable[str
         if "plan" in data:
             check_description(data, spaces, file_rows if stored else data["n"])
         check_total(plan, spaces, findings)
-        findings.lines += [f"outside the claim: {x}" for x in ("passthrough", "leaks", "reused") if plan.get(x)]
+        outside = ("passthrough", "leaks", "reused", "together")
+        findings.lines += [f"outside the claim: {x}" for x in outside if {**data, **plan}.get(x)]
     return findings
 
 
@@ -939,14 +940,13 @@ def verify_together(tables: Sequence[Mapping[str, Any]], parts: Sequence[Finding
 
 def thrift_reader(data: bytes) -> Callable[[int], Any]:
     """Return a reader of values of Thrift's compact protocol: numbers, bytes, lists, and structs as dicts by field."""
-    byte = partial(next, iter(data))
+    byte: Callable[[], int] = partial(next, iter(data))
 
     def size() -> int:
         return low & 127 | size() << 7 if (low := byte()) > 127 else low
 
     def read(kind: int) -> Any:
         if kind < 4:
-            # A list's booleans have a byte each.
             return kind == 1 if kind < 3 else byte()
         if kind < 9:
             return bytes(byte() for _ in range(size())) if kind == 8 else ((whole := size()) >> 1) ^ -(whole & 1)

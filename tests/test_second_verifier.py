@@ -8,7 +8,7 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -27,14 +27,9 @@ from dpframe.errors import DpframeError
 SOURCE = Path(second_verifier.__file__)
 MOST_LINES = 1_000
 
-SHUFFLED_MU = 2.5e-3
-"""Relative difference of the rows' μ: dpframe states up to .2 % above the least."""
-
-TWENTY_ROWS = ("census measured {'sample': 20}", "census laplace measured {'sample': 20}")
-"""Plans of 20 released rows, whose μ the second verifier bounds 1 % higher: not proved."""
-
-LOOSE_SEEDS = (55,)
-"""300 shuffled rows whose columns lose 3.6 each: the second verifier's bound is too loose to prove the claim."""
+MU_EXCESS, MU_SAVING = 1e-3, 0.05
+"""Relative difference of the rows' μ, above and below the first verifier's: that states up to .2 % above the least, and
+for less than a thousand rows more, as its sum merges atoms (tolerance)."""
 
 Data = dict[str, Any]
 
@@ -96,14 +91,13 @@ def check_golden(name: str) -> None:
     plan = Plan.from_json(json.dumps(GOLDEN[name]["plan"]))
     certificate, findings = plan.verify(), second_verifier.verify(GOLDEN[name]["plan"])
     assert certificate.ok
-    if name in TWENTY_ROWS:
-        assert findings.verdict == second_verifier.NOT_PROVED
-        return
     assert findings.verdict in (second_verifier.PROVED, second_verifier.NOT_COVERED), findings.lines
     covered = findings.verdict == second_verifier.PROVED
     assert covered or any(
         part in name for part in ("approximate", "vector", "gaussian", "process", "wrapped", "census")
     )
+    if "mu of rows" in findings.totals:
+        assert -MU_SAVING < findings.totals["mu of rows"] / plan.steps["rows"].mu - 1 < MU_EXCESS
     if plan.delta == 0 and covered:
         assert findings.totals["total epsilon"] == pytest.approx(certificate.epsilon, abs=1e-6)
 
@@ -120,11 +114,8 @@ def check_golden(name: str) -> None:
 def test_both_agree_on_random_releases(seed):
     agreement = compare(random_release(seed))
     assert agreement.first
-    if seed in LOOSE_SEEDS:
-        assert agreement.second == "not proved"
-        return
     assert agreement.second in ("proved", "not covered")
-    assert abs(agreement.rows_mu) <= SHUFFLED_MU
+    assert -MU_SAVING <= agreement.rows_mu <= MU_EXCESS
     if agreement.part.startswith("total epsilon"):
         assert abs(agreement.difference) <= 1e-6
     elif not agreement.rows_mu:
@@ -234,6 +225,15 @@ TAMPERED: list[tuple[str, str, Callable[[Data], object]]] = [
     ("pure", "an unknown field", plan_field(bonus=1)),
     ("pure", "a negative epsilon", plan_field(epsilon=-1.0)),
     ("pure", "a schema of the future", plan_field(schema=9)),
+    ("pure", "a column twice", lambda data: data["plan"]["columns"].append(data["plan"]["columns"][1])),
+    ("pure", "a column that is dropped as well", plan_field(drop=["age"])),
+    ("pure", "a column left out", drop("plan", "columns", 1)),
+    ("pure", "a column without a name", lambda data: data["plan"]["columns"][1].update(name="")),
+    ("pure", "a group with its first column's mechanism", lambda data: group_columns(data["plan"])),
+    ("pure", "more delta than there is", plan_field(delta=2.0)),
+    ("pure", "negative rows", plan_field(n=-1_000)),
+    ("pure", "a step of inference without delta", lambda data: data["plan"].update(inferred=inferred_part())),
+    ("pure", "rows of a sample without one", lambda data: (data.update(rows=9_000), data["plan"].update(n=9_000))),
     ("ordered", "a smaller epsilon", scaled("epsilon", by=0.95)),
     ("ordered", "a smaller delta", scaled("delta", by=0.1)),
     ("ordered", "a column's loss", scaled(*MECHANISM, "epsilon", by=1.5)),
@@ -255,6 +255,7 @@ TAMPERED: list[tuple[str, str, Callable[[Data], object]]] = [
     ("tables", "a table of sets", measure_edit("one_way", kind="items", most=2)),
     ("tables", "another column", measure_edit("sum", columns=["sex"])),
     ("tables", "an unknown column", measure_edit("sum", columns=["none"])),
+    ("tables", "sets of no items", measure_edit("one_way", kind="items", most=0)),
     ("tables", "other cells", measure_edit("joint", most=4)),
     ("tables", "the seal", lambda data: data.update(digest=data["digest"][:16] + "0" * 16)),
     ("tables", "a smaller epsilon", scaled("epsilon", by=0.9)),
@@ -277,12 +278,24 @@ TAMPERED: list[tuple[str, str, Callable[[Data], object]]] = [
     ("inferred", "an unknown field", lambda data: data["plan"]["inferred"].update(checks=[])),
     ("inferred", "a round left out", drop("plan", "inferred", "measured", 0)),
     ("inferred", "a request left out", lambda data: data["plan"]["inferred"]["asked"][0]["histograms"].clear()),
+    ("inferred", "nothing asked", lambda data: data["plan"]["inferred"].update(asked=[], measured=[], thresholds={})),
+    ("inferred", "all requests in one way", each_spec(kind=lambda kind: kind, way=lambda way: "x")),
     ("inferred", "the unit of inference", plan_field(contributions=3)),
     ("indicators", "no rule", plan_field(rules=[])),
     ("indicators", "a rule with another value", plan_field(rules=[dpf.OneOf(INDICATORS.columns).to_json()])),
     ("indicators", "rules that share columns", lambda data: data["plan"]["rules"].append({"one_of": ["is_a", "is_b"]})),
     ("indicators", "a smaller sigma2", measure_edit("joint", sigma2=lambda x: x * 0.8)),
 ]
+
+
+def group_columns(plan: Data) -> None:
+    plan["groups"] = [{"names": ["sex", "age"], "mechanism": plan["columns"][0]["mechanism"]}]
+    for column in plan["columns"]:
+        del column["mechanism"]
+
+
+def inferred_part() -> Any:
+    return json.loads(released("inferred").to_json())["plan"]["inferred"]
 
 
 def edit_set(data: Data, **fields: Any) -> None:
@@ -316,3 +329,128 @@ def test_inference_without_requests_is_attested_by_one_and_not_proved_by_the_oth
 
 def test_forty_kinds_of_tampering():
     assert len({(name, what) for name, what, _ in TAMPERED}) >= 40
+
+
+def test_a_column_that_the_plan_does_not_have_is_seen_in_the_file(tmp_path):
+    path = tmp_path / "release.parquet"
+    dpf.write(frame_of("pure"), path)
+    table = pq.read_table(path)
+    pq.write_table(table.append_column("name", table["sex"]), path)
+    assert second_verifier.main([str(path)]) == second_verifier.REFUTED
+    assert not dpf.verify(path).ok
+
+
+UNUSED = {"schema", "digest", "nulls", "library", "version", "name", "categories", "items", "strict", "other", "metric"}
+UNUSED |= {"n", "drop", "leaks", "passthrough", "shuffle", "contributions", "rows", "flag_codes", "max_size", "size"}
+"""Fields that the proof of columns in their order does not use, or whose absence has one meaning (the format)."""
+
+NUMBERS: tuple[Callable[[Any], Any], ...] = (
+    lambda x: x * 2,
+    lambda x: x / 2,
+    lambda x: -x,
+    lambda x: 0,
+    lambda x: x + 1,
+)
+CHANGES: dict[type, tuple[Callable[[Any], Any], ...]] = {
+    float: (lambda x: x * 0.999, lambda x: x * 1.001, *NUMBERS),
+    int: (lambda x: x - 1, lambda x: x // 2, *NUMBERS),
+    bool: (lambda x: not x,),
+    list: (lambda x: x[1:], lambda x: x[:-1], lambda x: [*x, *x[-1:]]),
+}
+
+
+def edits_of(node: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """Yield places in JSON, each with a changed value."""
+    yield from ((path, change(node)) for change in CHANGES.get(type(node), ()))
+    parts = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
+    for name, part in parts:
+        yield from edits_of(part, (*path, name))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "geometric 1 pure",
+        "nullable_bitflip 1 pure",
+        "matrix 0 approximate",
+        "staircase 3 approximate",
+        "gamma_diagonal 0 pure",
+    ],
+)
+def test_what_the_second_proves_of_any_edit_the_first_proves_as_well(name):
+    """Every number, list and truth value that has a part in the proof is changed in several ways."""
+    plan, proved = GOLDEN[name]["plan"], 0
+    for path, value in edits_of(plan):
+        edited = copy.deepcopy(plan)
+        place: Any = edited
+        for step in path[:-1]:
+            place = place[step]
+        if not path or not UNUSED.isdisjoint(path):
+            continue
+        place[path[-1]] = value
+        if second_verifier.verify(edited).verdict == second_verifier.PROVED:
+            proved += 1
+            try:
+                assert Plan.from_json(json.dumps(edited)).verify().ok, path
+            except DpframeError as refusal:
+                # Such as a space whose upper bound is below its lower one; never a loss above its claim.
+                assert "claims" not in str(refusal)
+    assert proved > 1
+
+
+# Tables that were released together.
+
+
+KEYS = {"visits": {"person": "people"}}
+
+
+@cache
+def linked(delta: float) -> Any:
+    people = dpf.datasets.make_census(200, columns=["sex", "age"]).assign(person=range(200))
+    visits = pd.DataFrame({"person": people["person"].repeat(2), "kind": ["a", "b"] * 200})
+    spaces = {"people": {"sex": ["F", "M"], "age": (18, 95)}, "visits": {"kind": ["a", "b"]}}
+    tables = {"people": people, "visits": visits}
+    return dpf.sanitize(tables, epsilon=4, delta=delta, keys=KEYS, contributions={"visits": 2}, spaces=spaces, key=KEY)
+
+
+def edit_file(path: Path, edit: Callable[[Data], object]) -> None:
+    """Rewrite a file with an edited description."""
+    table = pq.read_table(path)
+    data = json.loads(table.schema.metadata[b"dpframe"])
+    edit(data)
+    pq.write_table(table.replace_schema_metadata({b"dpframe": json.dumps(data, ensure_ascii=False).encode()}), path)
+
+
+def edit_files(**fields: Any) -> Callable[[Path], object]:
+    """Return an edit of the promise in all files."""
+    return lambda folder: [edit_file(path, lambda data: data["together"].update(fields)) for path in folder.iterdir()]
+
+
+LINKED: dict[str, Callable[[Path], object]] = {
+    "a smaller epsilon": edit_files(epsilon=3.9),
+    "another release": lambda folder: edit_file(
+        folder / "visits.parquet", lambda data: data["together"].update(id="x")
+    ),
+    "a table left out": lambda folder: (folder / "people.parquet").unlink(),
+    "fewer persons": edit_files(persons=100),
+    "another parent": edit_files(parent="visits"),
+    "no persons": lambda folder: [edit_file(path, drop("plan", "privacy_id")) for path in folder.iterdir()],
+}
+
+
+@pytest.mark.parametrize("delta", [0.0, pytest.param(1e-6, marks=pytest.mark.slow)])
+def test_tables_released_together_are_proved_together(delta, tmp_path, capsys):
+    linked(delta).write(tmp_path / "out")
+    assert second_verifier.main([str(tmp_path / "out")]) == second_verifier.PROVED
+    assert "of all tables claims" in capsys.readouterr().out
+    assert dpf.verify(tmp_path / "out").ok
+
+
+@pytest.mark.parametrize("what", LINKED)
+def test_both_refuse_a_promise_that_was_tampered_with(what, tmp_path):
+    linked(0.0).write(tmp_path / "out")
+    LINKED[what](tmp_path / "out")
+    names = [str(path) for path in sorted((tmp_path / "out").iterdir())]
+    alone = len(names) == 1
+    assert (second_verifier.main(names) == second_verifier.PROVED) == alone
+    assert not dpf.verify(tmp_path / "out").ok
