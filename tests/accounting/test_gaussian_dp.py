@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
+from decimal import Decimal, localcontext
 
 import numpy as np
 import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
 from mpmath import mp
 
+from dpframe import second_verifier
 from dpframe.accounting import ColumnLoss, shuffled_delta
 from dpframe.accounting.budget import Budget
 from dpframe.accounting.composition import mixed_delta, response_parts
@@ -69,6 +71,19 @@ def response(size, total, columns):
 
 def adult(total):
     return [response(size, total, 9) for size in ADULT]
+
+
+@pytest.mark.parametrize("mu", [1e-12, 1e-3, math.nextafter(1.0, 0.0), 1.0, math.nextafter(1.0, 2.0), 6.0, 60.0])
+@pytest.mark.parametrize("start", [-39.9, -8.0, -1.0, -0.999, 0.0, 1e-9, 2.9, 12.0, 39.9])
+def test_both_bounds_of_the_curve_hold_beside_decimals(mu, start):
+    """Where formulas change and far out: the second verifier sums a series and a continued fraction in 60 digits."""
+    x = mu * (start + mu / 2)
+    if x < 0:
+        return
+    with localcontext(second_verifier.DIGITS):
+        low, high = (bound.ln() for bound in second_verifier.gaussian_profile(Decimal(mu), Decimal(x)))
+        below, above = (Decimal(float(bound)) for bound in log_gaussian(mu, x))
+        assert below <= high and low <= above <= below + Decimal("1e-9")
 
 
 @pytest.mark.walk(16)

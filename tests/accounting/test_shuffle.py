@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from decimal import Context, Decimal, localcontext
 
 import numpy as np
 import pytest
@@ -213,6 +214,21 @@ def test_the_mean_of_the_positive_part_beside_enumeration(n, shift):
     truth = enumerated_mean(values, weights, 0.2, n)
     bound = positive_mean(values, weights, 0.2, n, 0.0)
     assert truth <= bound <= 1.02 * truth
+
+
+@pytest.mark.parametrize(
+    ("n", "gain", "chance"), [(3, 1.0, "1e-9"), (400, 9.1, "1e-3"), (400, 8.7, "1e-7"), (4_000, 0.5, "0.5")]
+)
+def test_the_mean_of_the_positive_part_beside_exact_sums_far_out(n, gain, chance):
+    """E[(ΣT)₊]/n of T = gain with a chance and −1 otherwise, in 50 digits, down to 1e-239: tight where no sum is 0."""
+    p = Decimal(chance)
+    with localcontext(Context(prec=50)):
+        truth, mass = Decimal(0), (1 - p) ** n
+        for k in range(n + 1):
+            truth += mass * max(Decimal(0), k * (Decimal(gain) + 1) - n) / n
+            mass *= p / (1 - p) * (n - k) / (k + 1)
+    bound = positive_mean(np.array([gain, -1.0]), np.array([float(p), float(1 - p)]), 0.0, n, 1e-15)
+    assert truth <= Decimal(bound) <= truth * Decimal("1.000001")
 
 
 def test_rare_atoms_far_out_do_not_spoil_the_rest():
