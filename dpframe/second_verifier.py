@@ -27,7 +27,7 @@ from statistics import NormalDist
 from typing import Any
 
 DIGITS = Context(prec=60, Emax=10**12, Emin=-(10**12))
-WIDENING, FLOAT_ROUNDING, LOG_STEPS = Decimal("1e-45"), 2.0**-44, 10**12
+WIDENING, CONTOUR_ROUNDING, LOG_STEPS = Decimal("1e-45"), 2.0**-44, 10**12
 """Relative widening of decimals; rounding, a row, of the contour sum's floats; steps of log densities (tolerances)."""
 PI = Decimal("3.14159265358979323846264338327950288419716939937510582097494")
 ZERO, ONE, INFINITE = Decimal(0), Decimal(1), Decimal("inf")
@@ -439,7 +439,7 @@ class ShuffledRows:
             z = complex(c, k * step)
             smooth = cmath.exp(blur**2 * z * z / 2) / z**2
             power = cmath.exp(self.log_moment(z, odds) - top) - math.exp(self.log_empty - top)
-            return (power * smooth).real + self.rows * FLOAT_ROUNDING * abs(smooth)
+            return (power * smooth).real + self.rows * CONTOUR_ROUNDING * abs(smooth)
 
         total, tail, k = term(0), math.inf, 0
         while tail > 1e-7 * total and k < 1 << 16:
@@ -484,7 +484,7 @@ class Rows:
         nodes = [(ZERO, ONE, self.person_delta(ZERO))]
         guess = max(nodes[0][2] * Decimal("2.5066"), Decimal("1e-6"))
         while nodes[-1][2] > slack and len(nodes) < MOST_NODES:
-            x = nodes[-1][0] + guess / 14
+            x = nodes[-1][0] + guess / 20
             nodes.append((x, x.exp(), self.person_delta(x)))
         if nodes[-1][2] > slack:
             return Step(INFINITE, slack)
@@ -528,7 +528,7 @@ def number(value: Any, name: str, is_whole: bool = False, least: int = 0) -> Any
     """Return a JSON number as an exact decimal, or as an integer."""
     is_number = type(value) is int or (type(value) is float and not is_whole)
     require(is_number and least <= value < math.inf, f"{name} is no {'whole ' * is_whole}number of at least {least}")
-    return value if is_whole else Decimal(value)
+    return value if is_whole else +Decimal(value)
 
 
 @dataclass(frozen=True)
