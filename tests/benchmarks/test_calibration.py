@@ -240,7 +240,7 @@ def answers(
             for question in questions_of_release + [*functions(table)] * with_functions:
                 try:
                     found += judge(question, asked)
-                except dpf.errors.ColumnError:  # inference did not find the value that a condition names
+                except dpf.errors.DpframeError:  # inference did not find the value that a condition names
                     found.append((question.kind, *[np.nan] * 4))
     columns = ["kind", "held", "half_width", "part", "half_width_in_units"]
     return pd.DataFrame(found, columns=columns).astype({"held": float})
