@@ -12,8 +12,9 @@ import pandas as pd
 
 FOLDER = Path(__file__).parent
 FIGURES, PAGE = FOLDER / "_static" / "coverage.csv", FOLDER / "how-to" / "trust.md"
-SIZES, EPSILONS, RELEASES = (400, 2_000, 10_000), (0.3, 1.0, 4.0), 3
+SIZES, EPSILONS = (400, 2_000, 10_000), (0.3, 1.0, 4.0)
 SPACES = {"default": "declared", "inferred": "inferred"}
+RELEASES = {"declared": 3, "inferred": 1}
 
 
 def measure() -> pd.DataFrame:
@@ -25,7 +26,9 @@ def measure() -> pd.DataFrame:
     for option, spaces in SPACES.items():
         for rows in SIZES:
             for epsilon in EPSILONS:
-                judged = [answers(shape, epsilon, option, RELEASES, rows, with_functions=True) for shape in MADE]
+                judged = [
+                    answers(shape, epsilon, option, RELEASES[spaces], rows, with_functions=True) for shape in MADE
+                ]
                 by_kind = pd.concat(judged).groupby("kind")
                 figures = by_kind.agg(
                     answers=("held", "size"),

@@ -238,9 +238,7 @@ def test_messages_that_pages_explain_occur_in_the_library() -> None:
     quoted = re.findall(r"(?m)^\| `([^`]+)` \|", page)
     assert len(quoted) > 30
     # A message may be filled in by another function than the one that raises it: texts are compared, not calls.
-    joined = "\n".join(
-        re.sub(r'"\s*\n\s*f?"', "", path.read_text(encoding="utf-8")) for path in PACKAGE.rglob("*.py")
-    )
+    joined = "\n".join(re.sub(r'"\s*\n\s*f?"', "", path.read_text(encoding="utf-8")) for path in PACKAGE.rglob("*.py"))
     for message in quoted:
         parts = [re.escape(part.strip()) for part in message.split("…") if part.strip()]
         assert re.search(r".{0,150}".join(parts), joined), message

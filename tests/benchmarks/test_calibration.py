@@ -40,7 +40,6 @@ LEVELS = [0.1, 0.5, 0.9]
 """Levels of quantiles."""
 
 
-
 # Tables -----------------------------------------------------------------------------------------------------
 
 
@@ -220,7 +219,13 @@ def judge(question: Question, asked: dpf.Estimates) -> Iterator[tuple[str, float
             held = one.lower - slack <= truth <= one.upper + slack if np.isfinite(one.lower) else np.nan
             side = one.upper - one.estimate if truth > one.estimate else one.estimate - one.lower
             half_width = (one.upper - one.lower) / 2
-            yield question.kind, held, half_width, abs(truth - one.estimate) / max(side, slack), half_width / question.unit
+            yield (
+                question.kind,
+                held,
+                half_width,
+                abs(truth - one.estimate) / max(side, slack),
+                half_width / question.unit,
+            )
 
 
 @cache
