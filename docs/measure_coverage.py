@@ -73,7 +73,7 @@ def show_width(kind: str, width: float) -> str:
 
 def show_verdict(kind: str, figures: pd.Series) -> str:
     """Return the sign of a verdict and the half-width at ε = 1."""
-    if figures["answered at 1"] <= 0.5:
+    if not figures["answered at 1"] > 0.5:  # also NaN, without any answer
         return "○ lost"
     good, rough = LIMITS["count" if kind in COUNTS else "corr" if kind == "corr" else "number"]
     width = figures["half_width at 1"]
@@ -85,7 +85,8 @@ def decision_table(figures: pd.DataFrame) -> str:
     cells = [(spaces, rows) for spaces in SPACES.values() for rows in SIZES]
     heads = [f"{spaces}, {rows:,} rows" for spaces, rows in cells]
     lines = [["question", *heads, "do this instead"], ["---"] * (len(cells) + 2)]
-    by_cell = figures.set_index(["kind", "spaces", "rows"])
+    index = pd.MultiIndex.from_product([KINDS, SPACES.values(), SIZES])
+    by_cell = figures.set_index(["kind", "spaces", "rows"]).reindex(index)
     for kind, (_, name, remedy) in KINDS.items():
         if kind not in NO_UNIT:
             lines.append([name, *(show_verdict(kind, by_cell.loc[(kind, *cell)]) for cell in cells), remedy])
