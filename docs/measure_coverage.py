@@ -26,9 +26,7 @@ def measure() -> pd.DataFrame:
     for option, spaces in SPACES.items():
         for rows in SIZES:
             for epsilon in EPSILONS:
-                judged = [
-                    answers(shape, epsilon, option, RELEASES[spaces], rows, with_functions=True) for shape in MADE
-                ]
+                judged = [answers(shape, epsilon, option, RELEASES[spaces], rows, asks_more=True) for shape in MADE]
                 by_kind = pd.concat(judged).groupby("kind")
                 figures = by_kind.agg(
                     answers=("held", "size"),

@@ -92,7 +92,7 @@ CODE_WIDTH = 88
 def test_no_line_of_code_is_wider_than_a_page():
     blocks = {path: re.findall(r"(?ms)^```\w[^\n]*\n(.*?)^```", path.read_text(encoding="utf-8")) for path in PAGES}
     lines = [(name_of(path), line) for path in PAGES for block in blocks[path] for line in block.splitlines()]
-    assert len(lines) > 1_000
+    assert len(lines) > 900
     assert not [(name, line) for name, line in lines if len(line) > CODE_WIDTH]
 
 
