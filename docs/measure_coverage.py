@@ -106,7 +106,7 @@ def coverage_table(figures: pd.DataFrame, section: str) -> str:
             for rows in SIZES:
                 one = figures[(figures["kind"] == kind) & (figures["rows"] == rows) & (figures["spaces"] == "declared")]
                 parts = [show_width(kind, one[f"half_width at {e:g}"].item()) for e in EPSILONS]
-                line.append("in units of each slope" if kind in NO_UNIT else " · ".join(parts))
+                line.append("–" if kind in NO_UNIT else " · ".join(parts))
             lines.append(line)
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
