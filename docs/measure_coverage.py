@@ -58,6 +58,9 @@ KINDS = {
 }
 """Section, name on the page, and remedy of each kind."""
 
+SPACE = "\u00a0"
+"""A space at which no line of a cell ends."""
+
 COUNTS = {"value counts", "count of one", "pair cells", "count of two"}
 NO_UNIT = {"regression"}
 LIMITS = {"count": (0.03, 0.15), "number": (0.15, 0.75), "corr": (0.1, 0.4)}
@@ -66,7 +69,7 @@ LIMITS = {"count": (0.03, 0.15), "number": (0.15, 0.75), "corr": (0.1, 0.4)}
 
 def show_width(kind: str, width: float) -> str:
     """Return a half-width in per cent of the rows or in standard deviations."""
-    return f"{100 * width:.2g} %" if kind in COUNTS else f"{width:.2g}"
+    return f"{100 * width:.2g}{SPACE}%" if kind in COUNTS else f"{width:.2g}"
 
 
 def show_verdict(kind: str, figures: pd.Series) -> str:
@@ -75,7 +78,8 @@ def show_verdict(kind: str, figures: pd.Series) -> str:
         return "○ lost"
     good, rough = LIMITS["count" if kind in COUNTS else "corr" if kind == "corr" else "number"]
     width = figures["half_width at 1"]
-    return f"{'●' if width <= good else '◐' if width <= rough else '○'} ± {show_width(kind, width)}"
+    sign = "●" if width <= good else "◐" if width <= rough else "○"
+    return f"{sign}{SPACE}±{SPACE}{show_width(kind, width)}"
 
 
 def decision_table(figures: pd.DataFrame) -> str:
