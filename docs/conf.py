@@ -13,12 +13,15 @@ from dpframe.cli.main import app
 project, author, version = "dpframe", "The dpframe maintainers", dpframe.__version__
 release, copyright = version, "the dpframe maintainers"
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "numpydoc"]
+extensions += ["sphinx_design", "sphinx_copybutton"]
+# The button copies what a reader types, without prompts and results.
+copybutton_prompt_text, copybutton_prompt_is_regexp = r">>> |\.\.\. |\$ ", True
 templates_path, exclude_patterns = ["_templates"], ["_build"]
 html_theme = "furo"
 html_static_path, html_css_files = ["_static"], ["tables.css"]
 html_title = "dpframe"
 default_role = "autolink"
-myst_enable_extensions = ["deflist"]
+myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
 autosummary_generate = True
 autodoc_typehints = "none"

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
+from pkgutil import resolve_name
 
 import pytest
 from public_names import internals
@@ -70,10 +71,19 @@ def test_every_room_has_a_layer():
     assert {room(dotted(path)) for path in MODULES} == set(LEVEL)
 
 
-def test_contributors_find_every_layer():
-    text = (ROOT.parent / "docs" / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    shown = [line.split("|")[1] for line in text.splitlines() if line.startswith("| `")]
-    assert re.findall(r"`(\w+)`", "".join(shown)) == [name for names in LAYERS[:-1] for name in names]
+def test_the_page_on_the_architecture_shows_every_layer_and_names_what_exists():
+    text = (ROOT.parent / "docs" / "explanation" / "architecture.md").read_text(encoding="utf-8")
+    picture = re.search(r"```text\n(.*?)```", text, flags=re.DOTALL)[1]
+    shown = [room for line in picture.splitlines() for room in re.findall(r"(?:^|  )([a-z_]+)(?=  )", line)]
+    above = [set(names) for names in LAYERS[-2::-1]]
+    while above:
+        rooms = above.pop(0)
+        assert {shown.pop(0) for _ in rooms} == rooms
+    assert not shown
+    named = [n for n in re.findall(r"`([a-z_]+\.[A-Za-z_.]+)`", text) if room(n) in LEVEL]
+    assert len(named) > 20
+    for name in named:
+        resolve_name(f"dpframe.{name}")
 
 
 def test_imports_point_down_and_in_no_circle():

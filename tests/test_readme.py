@@ -85,6 +85,17 @@ def test_the_help_of_every_command_ends_with_an_example():
         check_options(example[1])
 
 
+CODE_WIDTH = 88
+"""Characters of a line of code that a page of the documentation shows without a scroll bar."""
+
+
+def test_no_line_of_code_is_wider_than_a_page():
+    blocks = {path: re.findall(r"(?ms)^```\w[^\n]*\n(.*?)^```", path.read_text(encoding="utf-8")) for path in PAGES}
+    lines = [(name_of(path), line) for path in PAGES for block in blocks[path] for line in block.splitlines()]
+    assert len(lines) > 900
+    assert not [(name, line) for name, line in lines if len(line) > CODE_WIDTH]
+
+
 @pytest.mark.parametrize("path", PAGES, ids=name_of)
 def test_links_lead_to_files(path):
     for link in re.findall(r"\]\((?!https?:|#)([^)#]+)", path.read_text(encoding="utf-8")):

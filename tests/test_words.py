@@ -230,3 +230,15 @@ def test_sentences_of_pages_are_short() -> None:
 def test_the_splitter_finds_sentences_of_paragraphs_and_lists() -> None:
     page = "# Title\n\nOne, e.g. `a. B`. Two is\nlong!\n\n- Three [x y](z. Z)\n- Four\n\n| a. B |\n\n```\nx. Y\n```\n"
     assert sentences(page) == ["One, e.g CODE.", "Two is long!", "Three x y", "Four"]
+
+
+def test_messages_that_pages_explain_occur_in_the_library() -> None:
+    """The first column of each table of the page on messages, with … for what differs between calls."""
+    page = (PACKAGE.parent / "docs" / "how-to" / "troubleshooting.md").read_text(encoding="utf-8")
+    quoted = re.findall(r"(?m)^\| `([^`]+)` \|", page)
+    assert len(quoted) > 30
+    # A message may be filled in by another function than the one that raises it: texts are compared, not calls.
+    joined = "\n".join(re.sub(r'"\s*\n\s*f?"', "", path.read_text(encoding="utf-8")) for path in PACKAGE.rglob("*.py"))
+    for message in quoted:
+        parts = [re.escape(part.strip()) for part in message.split("…") if part.strip()]
+        assert re.search(r".{0,150}".join(parts), joined), message

@@ -80,10 +80,11 @@ def audit(
 
     Examples
     --------
+    >>> import math
     >>> rng = np.random.default_rng(0)
     >>> says = lambda share: lambda n: rng.random(n) < share
-    >>> bool(0.95 * np.log(3) < audit(says(0.75), says(0.25), 100_000).epsilon_lower < np.log(3))
-    True
+    >>> round(audit(says(0.75), says(0.25), 100_000).epsilon_lower, 1), round(math.log(3), 1)
+    (1.1, 1.1)
     >>> audit(says(0.9), says(0.1), 100_000).refutes(2.0)
     True
     """

@@ -48,6 +48,18 @@ KEYS = {
 }
 """Names of the keys of statistics whose results are not named by columns of the data."""
 
+_SECTIONS = {
+    "counts-and-shares": ("null_rate", "top", "value_counts"),
+    "pairs-joints-and-conditions": ("count", "crosstab", "joint"),
+    "means-sums-and-spreads": ("describe", "mean", "std", "sum", "var"),
+    "histograms-and-quantiles": ("histogram", "median", "quantile"),
+    "correlations": ("corr", "cov"),
+    "differences-regressions-and-any-function": ("compare", "independence", "infer", "regress"),
+    "sets-and-curves": ("cooccurrence", "cov_curve", "mean_curve", "set_sizes", "support"),
+}
+PAGES = {name: f"docs/how-to/trust.md#{section}" for section, names in _SECTIONS.items() for name in names}
+"""Sections of the documentation on method, assumptions and coverage, by statistic: ``attrs["page"]`` of an answer."""
+
 
 def to_rows(result: pd.Series[Any] | pd.DataFrame, statistic: str = "") -> pd.DataFrame:
     """Return a result with one row for each estimate, indexed by its keys.
@@ -110,6 +122,7 @@ def _wrap_statistic(method: Callable[..., Any]) -> Callable[..., Any]:
         reading._warn_of_context({*_texts([*args, *options.values()])}, counts_nulls, method.__name__ == "sum")
         with OneTable():
             result = method(reading, *args, **options)
+        result.attrs["page"] = PAGES[method.__name__]
         return to_long(result, method.__name__) if long else result
 
     vars(answer)["__signature__"] = signature.replace(parameters=[*parameters, *_PARAMETERS])

@@ -461,6 +461,7 @@ class Estimates(Statistics):
     If the release has measured tables, ``"inverse"`` is their raw count, weighted with the rows' by inverse variance.
     ``"project"`` is the nearest point of the simplex. ``"model"`` is a mixture fitted to all tables, corrected if the
     rows contradict it, and ``"em"`` uses only the rows. ``attrs["source"]`` is ``"tables"``, ``"rows"`` or ``"both"``.
+    ``attrs["page"]`` names the section of the documentation on the method, its assumptions and its coverage.
 
     Examples
     --------

@@ -57,8 +57,8 @@ def verify(source: Any) -> Certificate:
     ...     source, target = f"{folder}/in.parquet", f"{folder}/out.parquet"
     ...     pd.DataFrame({"sex": ["F", "M", "F"]}).to_parquet(source, index=False)
     ...     info = dpf.sanitize(source, target, epsilon=1, spaces={"sex": ["F", "M"]})
-    ...     verify(target).ok
-    True
+    ...     print(str(verify(target)).splitlines()[0])
+    VERIFIED: epsilon=1, delta=1e-06, replace-one, per person with one row
     """
     # A plan's file holds no rows, and is certified by itself.
     if isinstance(source, str | Path) and Path(source).suffix == ".json":

