@@ -15,32 +15,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from exact_laws import Pair, tables_law
+from linked_tables import KEY, KEYS, SPACES, covers, made_tables
 
 import dpframe as dpf
 from dpframe.cli.main import main
 from dpframe.proofs.verify import verify_together
 from dpframe.tables.frames import wrap
 from dpframe.tables.joined import link
-
-KEY = bytes(range(32))
-KEYS = {"visits": {"patient_id": "patients"}}
-SPACES = {
-    "patients": {"sex": ["F", "M"], "ward": ["A", "B"], "age": (18, 90)},
-    "visits": {"kind": ["urgent", "routine"], "cost": (0.0, 400.0)},
-}
-
-
-def made_tables(n, seed=0):
-    """Patients and their visits: women of ward A have more, and urgent ones cost more."""
-    rng = np.random.default_rng(seed)
-    patients = pd.DataFrame({"patient_id": np.arange(n) + 1_000, "sex": rng.choice(["F", "M"], n)})
-    patients["ward"], patients["age"] = rng.choice(["A", "B"], n, p=[0.6, 0.4]), rng.integers(18, 91, n)
-    counts = rng.poisson(1 + (patients["sex"] == "F") + 0.5 * (patients["ward"] == "A"))
-    visits = patients.loc[patients.index.repeat(counts), ["patient_id", "sex"]]
-    urgent = rng.random(len(visits)) < np.where(visits.pop("sex") == "F", 0.7, 0.2)
-    visits["kind"] = np.where(urgent, "urgent", "routine")
-    visits["cost"] = (150 + 100 * urgent + 30 * rng.normal(size=len(visits))).clip(0, 400).round(2)
-    return {"patients": patients, "visits": visits.sample(frac=1, random_state=seed).reset_index(drop=True)}
 
 
 @pytest.fixture(scope="module")
@@ -51,10 +32,6 @@ def tables():
 @pytest.fixture(scope="module")
 def safe(tables):
     return dpf.sanitize(tables, epsilon=4, keys=KEYS, contributions={"visits": 3}, spaces=SPACES, key=KEY)
-
-
-def covers(result, truth):
-    return ((result["lower"] <= truth) & (truth <= result["upper"])).all()
 
 
 def test_statistics_across_tables_have_honest_intervals(tables, safe):
@@ -104,6 +81,18 @@ def test_equal_keys_give_equal_bytes_and_each_table_its_own_noise(tables, safe):
     assert all(again[name].equals(safe[name]) for name in safe)
     other = dpf.sanitize(tables, key=bytes(32), **options)
     assert not any(other[name].equals(safe[name]) for name in safe)
+
+
+def test_equal_columns_of_two_tables_have_noise_of_their_own():
+    """Two child tables of equal rows: one stream would give both the same noisy counts, whose noise then cancels."""
+    patients = pd.DataFrame({"patient_id": range(400), "sex": ["F", "M"] * 200})
+    rows = pd.DataFrame({"patient_id": range(400), "x": np.arange(400) % 50})
+    both, keys = {"patients": patients, "visits": rows, "stays": rows}, {n: KEYS["visits"] for n in ("visits", "stays")}
+    spaces = {"patients": {"sex": ["F", "M"]}}
+    safe = dpf.sanitize(both, epsilon=8, keys=keys, contributions=1, spaces=spaces, key=KEY)
+    counts = [[one.counts for one in safe.releases[name].plan.inferred.measured] for name in keys]
+    assert len(counts[0]) == len(counts[1])
+    assert counts[0] != counts[1]
 
 
 def test_synthetic_keys_match_and_children_are_like_their_parents(tables, safe):
@@ -250,7 +239,8 @@ BAD = {
     "spaces by column": ({"spaces": {"patients": ["F", "M"]}}, "spaces of a table must be a dictionary by column"),
     "values": ({"spaces": {**SPACES, "visits": {"kind": ["urgent"]}}}, "column 'kind' at row position"),
     "data": ({"infer": "data"}, 'infer="data" reads values without protection'),
-    "plan": ({"plan": "plan.json", "epsilon": None}, "plan and id are for one table"),
+    "plan": ({"plan": "plan.json", "epsilon": None}, "plan must be one of several tables; dpf.LinkedPlan.read"),
+    "id": ({"id": "patient_id"}, "id is for one table"),
     "epsilon": ({"epsilon": 0}, "epsilon must be"),
 }
 
@@ -382,6 +372,22 @@ def test_child_tables_of_keys_alone_are_counted(tables):
     assert count["lower"] <= len(tables["visits"]) <= count["upper"]
 
 
+def test_messages_speak_of_tables_and_persons():
+    """One warning of a large epsilon; columns that were not found name their table, others the parents' column."""
+    few = made_tables(80)
+    with pytest.warns(dpf.errors.DpframeWarning) as record:
+        safe = dpf.sanitize(few, epsilon=40, keys=KEYS, contributions=2, spaces=SPACES, key=KEY)
+    assert [type(one.message) for one in record] == [dpf.errors.LargeEpsilonWarning]
+    with pytest.raises(dpf.errors.ParameterError, match=r"'sex' is not in the release; did you mean 'patients\.sex'"):
+        safe["visits"].dp.mean("cost", by="sex")
+    with pytest.warns(dpf.errors.InferenceWarning) as record:
+        safe = dpf.sanitize(few, epsilon=0.5, keys=KEYS, contributions=2, key=KEY)
+        assert safe["patients"].dp.infer(lambda t: t.groupby("sex")["age"].mean()).empty
+    texts = [str(one.message) for one in record]
+    assert [text.partition(": ")[0] for text in texts[:2]] == ["table 'patients'", "table 'visits'"]
+    assert any(text.startswith("f returns no rows on any draw") for text in texts[2:])
+
+
 def test_tables_whose_columns_may_all_be_null_have_a_column_of_presence(tables):
     visits = tables["visits"][["patient_id", "kind"]].astype({"kind": object})
     visits.loc[::2, "kind"] = None
@@ -406,6 +412,10 @@ def test_files_on_the_command_line(tables, tmp_path, capsys):
     for name, table in tables.items():
         table.to_parquet(tmp_path / f"{name}.parquet", index=False)
     request = {"tables": {name: f"{name}.parquet" for name in tables}, "keys": KEYS, "contributions": {"visits": 2}}
+    request["spaces"] = {
+        "patients": {**SPACES["patients"], "age": {"lower": 18, "upper": 90}},
+        "visits": {**SPACES["visits"], "cost": {"lower": 0.0, "upper": 400.0}},
+    }
     (tmp_path / "in.json").write_text(json.dumps(request))
     (tmp_path / "wrong.json").write_text(json.dumps({**request, "shuffle": False}))
 
@@ -422,6 +432,20 @@ def test_files_on_the_command_line(tables, tmp_path, capsys):
     code, out = run("sanitize-tables", tmp_path / "wrong.json", tmp_path / "other", "--epsilon", 2)
     assert (code, "has the unknown field 'shuffle'; its fields are tables, keys" in out.err) == (2, True)
     assert not (tmp_path / "other").exists()
+    code, out = run("plan-tables", tmp_path / "in.json", "--epsilon", 2, "--output", tmp_path / "plan.json")
+    assert (code, "To expect of 6,000 rows" in out.out, "plan.json: the plan, for dpframe san" in out.err) == (
+        0,
+        True,
+        True,
+    )
+    (tmp_path / "in.json").write_text(json.dumps({"tables": request["tables"]}))
+    words = (tmp_path / "in.json", tmp_path / "planned", "--plan", tmp_path / "plan.json")
+    assert run("sanitize-tables", *words)[0] == 0
+    assert (
+        dpf.read(tmp_path / "planned").releases["visits"].plan == dpf.read(tmp_path / "release").releases["visits"].plan
+    )
+    code, out = run("plan-tables", tmp_path / "in.json", "--epsilon", 2, "--output", tmp_path / "plan.txt")
+    assert (code, "plan.txt must end with .json" in out.err) == (2, True)
 
 
 # --- exact losses -------------------------------------------------------------------------------------
