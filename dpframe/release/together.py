@@ -50,6 +50,11 @@ class Together:
         """The joined rows' column that tells kept rows from absent ones, if the table needs one."""
         return f"{self.table}.present"
 
+    @property
+    def count_name(self) -> str:
+        """The joined rows' column with the number of a person's rows, up to a cap."""
+        return f"{self.table}.n"
+
     def refusal(self, plan: Plan) -> str | None:
         """Return the reason why this cannot be the promise of a table under a plan, if there is one."""
         if not {*self.context, *self.required} <= {*plan.names} or {*self.context} & {*self.required}:

@@ -59,6 +59,27 @@ def test_statistics_across_tables_have_honest_intervals(tables, safe):
     assert (answer["std_error"] < [12, 12, 0.1]).all()
 
 
+def test_weights_count_rows_beyond_those_that_are_kept(tables):
+    """A quarter of the rows is beyond two of a person; 99.9 % intervals of three numbers under one key."""
+    safe = dpf.sanitize(tables, epsilon=4, keys=KEYS, contributions=2, spaces=SPACES, key=KEY)
+    visits, released, level = tables["visits"], safe["visits"].dp, {"confidence_level": 0.999}
+    kept = released.value_counts("kind", **level).sort_index()
+    truth, weights = visits["kind"].value_counts().sort_index(), {"weights": "visits.n", **level}
+    assert (kept["upper"] < truth).all()
+    assert covers(released.value_counts("kind", **weights).sort_index(), truth)
+    total = released.sum("cost", **weights)  # without a warning
+    assert total["lower"] <= visits["cost"].sum() <= total["upper"]
+    with pytest.warns(
+        dpf.errors.InferenceWarning, match=r"kept rows.*; weights='visits\.n' adds up all rows that were"
+    ):
+        assert released.sum("cost", **level)["upper"] < visits["cost"].sum()
+    with pytest.raises(dpf.errors.ParameterError, match=r"weights='visits\.n' are of draws of the table; leave method"):
+        released.mean("cost", method="inverse", **weights)
+    refusal = pytest.raises(dpf.errors.ParameterError, match="are for counts, means and sums; leave them out of regr")
+    with pytest.warns(dpf.errors.InferenceWarning, match="joined rows of each person"), refusal:
+        released.regress("cost ~ kind", **weights)
+
+
 def test_the_tables_leave_without_keys_and_one_shuffle_each(tables, safe):
     assert list(safe) == ["patients", "visits"]
     assert [len(table) for table in safe.values()] == [3_000, 9_000]
