@@ -396,13 +396,18 @@ def test_child_tables_of_keys_alone_are_counted(tables):
 
 
 def test_messages_speak_of_tables_and_persons():
-    """One warning of a large epsilon; columns that were not found name their table, others the parents' column."""
+    """One warning of a large epsilon; a column that joined rows lack names the parents' column."""
     few = made_tables(80)
     with pytest.warns(dpf.errors.DpframeWarning) as record:
         safe = dpf.sanitize(few, epsilon=40, keys=KEYS, contributions=2, spaces=SPACES, key=KEY)
     assert [type(one.message) for one in record] == [dpf.errors.LargeEpsilonWarning]
     with pytest.raises(dpf.errors.ParameterError, match=r"'sex' is not in the release; did you mean 'patients\.sex'"):
         safe["visits"].dp.mean("cost", by="sex")
+
+
+@pytest.mark.slow
+def test_columns_that_are_not_found_are_named_with_their_table():
+    few = made_tables(80)
     with pytest.warns(dpf.errors.InferenceWarning) as record:
         safe = dpf.sanitize(few, epsilon=0.5, keys=KEYS, contributions=2, key=KEY)
         assert safe["patients"].dp.infer(lambda t: t.groupby("sex")["age"].mean()).empty

@@ -71,6 +71,7 @@ def test_synthetic_lists_and_functions_of_them(tables, tmp_path):
     assert len(ledger.history("clinic")) == 1
 
 
+@pytest.mark.slow
 def test_sequences_of_numbers_have_positions():
     """Of growing sequences of no to six numbers, a number is about its position plus one half."""
     rng = np.random.default_rng(0)
