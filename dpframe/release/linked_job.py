@@ -165,9 +165,6 @@ class LinkedJob(Job[CheckedTables, LinkedRelease]):
                     self._check_values(
                         child, frame, name, getattr(space, "inner", space) if name in required else space
                     )
-                elif name in required and child.frame[name].isna().any():
-                    row = int(child.frame[name].isna().to_numpy().argmax())
-                    raise ColumnError("is null, and the plan has no nulls; fill it, or plan anew", column=name, row=row)
             if child.flag_name in required:
                 child = replace(child, flags=(child.flag_name,))
             context = {n: n.removeprefix(f"{tables.parent}.") for n in plan.promises[child.name].context}

@@ -135,6 +135,23 @@ def test_wrong_lists_are_refused(name):
         dpf.sanitize(frame, **options)
 
 
+def test_records_without_a_declaration_are_told_what_to_declare():
+    frame = pa.table({"visits": pa.array([[{"kind": "u"}], []])})
+    with pytest.raises(dpf.errors.ColumnError, match=r"declare dpf\.Records\(\{FIELD: space\}, max_rows=…\)"):
+        dpf.sanitize(frame, epsilon=1)
+
+
+def test_lists_of_releases_and_of_csv_files_are_refused(tmp_path):
+    spaces = {"sex": ["F", "M"]}
+    safe = dpf.sanitize(pd.DataFrame({"sex": ["F", "M"] * 50}), epsilon=1, spaces=spaces, key=KEY)
+    lists = {**spaces, "visits": dpf.Records({}, max_rows=1)}
+    with pytest.raises(dpf.errors.AlreadySanitizedError, match="the table is a release already"):
+        dpf.sanitize(safe, epsilon=1, spaces=lists)
+    safe.to_csv(tmp_path / "in.csv", index=False)
+    with pytest.raises(dpf.errors.ParameterError, match="CSV has no lists; pass a frame or Parquet with Records"):
+        dpf.sanitize(tmp_path / "in.csv", epsilon=1, spaces=lists)
+
+
 @pytest.mark.parametrize(("items", "options"), [({}, {"max_rows": 0}), ({}, {"max_rows": 2, "max_count": 1})])
 def test_numbers_of_records_are_whole(items, options):
     with pytest.raises(dpf.errors.ParameterError, match=r"max_(rows|count) must be a whole number of rows of a person"):
