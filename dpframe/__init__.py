@@ -38,6 +38,7 @@ if typing.TYPE_CHECKING:
     from dpframe.plan.columns import Column as Column
     from dpframe.plan.columns import Group as Group
     from dpframe.release.info import ReleaseInfo as ReleaseInfo
+    from dpframe.release.linked_plan import LinkedPlan as LinkedPlan
     from dpframe.report.report import Report as Report
 
 __version__ = "0.3.0"

@@ -2,26 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, Unpack, overload
 
+from dpframe.api.linked_request import expect_linked, is_linked
 from dpframe.errors import ParameterError, name_list
 from dpframe.inference.drafted import DraftedSpaces, drafted
 from dpframe.plan.options import PlanOptions, documented
 from dpframe.plan.threads import one_thread
 from dpframe.release.expected_errors import Expectation
+from dpframe.release.linked_plan import LinkedExpectation
 from dpframe.release.planning import CheckedRequest, Request
 from dpframe.tables.frames import wrap
 from dpframe.tables.inputs import open_input
 from dpframe.tables.table import Table
 
 
+@overload
+def expect(
+    table: Mapping[str, Any],
+    epsilon: float | None = None,
+    delta: float | None = None,
+    *,
+    keys: Mapping[str, Mapping[str, str]] | None = None,
+    orphans: str = "error",
+    max_count: Any = None,
+    **options: Unpack[PlanOptions],
+) -> LinkedExpectation: ...
+
+
+@overload
+def expect(
+    table: Any, epsilon: float | None = None, delta: float | None = None, **options: Unpack[PlanOptions]
+) -> Expectation: ...
+
+
 @documented
 @one_thread
 def expect(
-    table: Any, epsilon: float | None = None, delta: float | None = None, **options: Unpack[PlanOptions]
-) -> Expectation:
+    table: Any,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    *,
+    keys: Mapping[str, Mapping[str, str]] | None = None,
+    orphans: str = "error",
+    max_count: Any = None,
+    **options: Unpack[PlanOptions],
+) -> Any:
     """Return the expected errors and losses of a release, before anything is spent.
 
     Parameters
@@ -31,6 +59,9 @@ def expect(
     epsilon, delta
         The promise, as for `dpframe.plan`. With ``privacy_id`` each row is taken as a
         person's. Undeclared numbers are taken as having a thousand values, text as having five categories.
+    keys, orphans, max_count
+        For several tables, as for `dpframe.sanitize`; of them only the keys are read. The result has an expectation for
+        each table.
     {options}
 
     Raises
@@ -48,6 +79,9 @@ def expect(
       columns that inference will probably not find: about ... of 3, besides text of many different values
     ...
     """
+    if is_linked(table, None, options):
+        linked_options: Any = {"keys": keys, "orphans": orphans, "max_count": max_count}
+        return expect_linked(table, epsilon, delta, options=options, **linked_options)
     source: Table = open_input(table) if isinstance(table, str | Path) else wrap(table)
     return expected(source, epsilon, delta, options)
 

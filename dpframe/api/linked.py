@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,21 +13,17 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 
 from dpframe.accounting.budget import Budget
 from dpframe.api.files import write
+from dpframe.api.linked_request import as_frame, check_folder, linked_job, rows_by_child
 from dpframe.disk import WEB_PAGE, check_ending, write_text
 from dpframe.errors import (
-    AlreadySanitizedError,
     DpframeWarning,
     FileError,
     NotSanitizedError,
     ParameterError,
     check_fraction,
-    check_whole,
-    did_you_mean,
-    is_one_of,
     name_list,
 )
 from dpframe.estimate import Estimates
@@ -39,93 +34,29 @@ from dpframe.ledger.account import OpenAccount
 from dpframe.plan.certificate import Certificate
 from dpframe.plan.data import MOST_PERSON_ROWS
 from dpframe.plan.notebook import notebook_html
-from dpframe.plan.options import DEFAULTS
 from dpframe.proofs.verify import verify_together
-from dpframe.release.budgets import ReleaseBudget
 from dpframe.release.info import ReleaseInfo
-from dpframe.release.linked_job import LinkedJob
+from dpframe.release.linked_plan import LinkedExplanation
 from dpframe.release.reader import read_info
 from dpframe.release.together import Together
 from dpframe.report.report import Report
-from dpframe.tables.frames import release_text, wrap
-from dpframe.tables.inputs import open_input
+from dpframe.tables.frames import release_text
 from dpframe.tables.joined import link
+from dpframe.tables.lists import nest
 
 if TYPE_CHECKING:
     from dpframe.api.accessor import ReleaseFrame
-
-_BY_TABLE = ("spaces", "drop", "mechanisms", "measure")
-"""Options of a plan that are given by table."""
-
-_COMMON = ("infer", "infer_share", "local_epsilon", "measure_share", "numbers", "ordinals", "sets", "max_items")
-"""Options of a plan that hold for all tables."""
-
-_COUNT_FACTOR = 4
-"""Rows of a person that are counted, over those that are kept, by default (limit: further rows are not counted)."""
 
 _COPIES = 20
 """Draws of all tables for an answer of `ReleasedTables.infer`: its standard error errs by a sixth (tolerance)."""
 
 
-def check_folder(folder: str | Path) -> Path:
-    """Return the path of a folder for a release's tables, or raise `FileError` if it is not empty or not writable.
-
-    Nothing is made: a release that is refused leaves no folder.
-    """
-    path = Path(folder)
-    try:
-        is_empty = not path.exists() or (path.is_dir() and not any(path.iterdir()))
-        nearest = next(parent for parent in (path, *path.absolute().parents) if parent.exists())
-        is_writable = os.access(nearest, os.W_OK)
-    except OSError:
-        is_empty, is_writable = True, False
-    if not is_empty:
-        raise FileError(f"{path} is not empty; name a new folder")
-    if not is_writable:
-        raise FileError(f"{path} cannot be written; name a folder that can")
-    return path
-
-
 def sanitize_linked(
-    source: Mapping[str, Any],
-    epsilon: float | None,
-    delta: float | None,
-    *,
-    keys: Any,
-    orphans: str,
-    max_count: Any,
-    key: bytes | None,
-    ledger: Any,
-    dataset: str | None,
-    options: Mapping[str, Any],
+    source: Any, epsilon: float | None, delta: float | None, ledger: Any, dataset: str | None, **options: Any
 ) -> ReleasedTables:
     """Release several tables of the same persons under one promise; see `dpframe.sanitize`."""
-    tables = {name: _as_frame(name, table) for name, table in source.items()}
-    if len(tables) < 2:
-        raise ParameterError("several tables are a parent table and child tables; pass one table without a dictionary")
-    if keys is None:
-        raise ParameterError('name the key of each child table, e.g. keys={"visits": {"patient_id": "patients"}}')
-    children = [name for name in tables if isinstance(keys, Mapping) and name in keys]
-    for option in ("spaces", "drop"):
-        _check_columns(option, options.get(option), tables)
-    if options.get("contributions") is None:
-        raise ParameterError('say how many rows of a person are kept, e.g. contributions={"visits": 5}')
-    kept_rows = _rows_by_child(options["contributions"], children, "contributions", MOST_PERSON_ROWS)
-    count_caps = {name: _COUNT_FACTOR * rows for name, rows in kept_rows.items()}
-    if max_count is not None:
-        caps = {**count_caps, **max_count} if isinstance(max_count, Mapping) else max_count
-        count_caps = _rows_by_child(caps, children, "max_count", 1 << 16)
-        low_caps = [name for name in children if count_caps[name] < kept_rows[name]]
-        if low_caps:
-            raise ParameterError(
-                f"max_count of {low_caps[0]!r} is below its contributions; give {kept_rows[low_caps[0]]} or more"
-            )
-    linked = link(tables, keys, kept_rows, count_caps, orphans)
     account = OpenAccount.of(ledger, dataset)
-    if key is not None and account is not None:
-        raise ParameterError("key and ledger do not go together for several tables; leave key out")
-    job = LinkedJob(linked, epsilon, delta, _options_by_table(options, linked.names), ReleaseBudget(account, key))
-    return ReleasedTables(job.run())
+    return ReleasedTables(linked_job(source, epsilon, delta, account=account, **options).run().frames)
 
 
 def check_links(
@@ -158,9 +89,9 @@ def check_links(
             rows  orphans  largest  kept  share  childless
     visits     5        1        3     3   0.75   0.333333
     """
-    frames = {name: _as_frame(name, table) for name, table in tables.items()}
+    frames = {name: as_frame(name, table) for name, table in tables.items()}
     children = [name for name in frames if isinstance(keys, Mapping) and name in keys]
-    kept_rows = _rows_by_child(contributions, children, "contributions", MOST_PERSON_ROWS)
+    kept_rows = rows_by_child(contributions, children, "contributions", MOST_PERSON_ROWS)
     linked = link(frames, keys, kept_rows, {name: len(table) for name, table in frames.items()}, "drop")
     rows = {}
     for child in linked.children:
@@ -175,90 +106,6 @@ def check_links(
             "childless": float((counts == 0).mean()) if linked.n else 0.0,
         }
     return pd.DataFrame.from_dict(rows, orient="index")
-
-
-def _as_frame(name: Any, table: Any) -> pd.DataFrame:
-    """Return a table as a DataFrame with a plain index; files are read into memory."""
-    if not isinstance(name, str) or not name.isidentifier():
-        raise ParameterError('tables are named by words of letters, digits and _, e.g. {"patients": …, "visits": …}')
-    if isinstance(table, str | Path):
-        opened = open_input(table)
-        if opened.apart:
-            raise ParameterError(f"table {name!r} is CSV, which has no types; read it with pandas.read_csv first")
-        frame: Any = opened
-    else:
-        frame = wrap(table)
-    if frame.text is not None:
-        raise AlreadySanitizedError(f"table {name!r} is a release already; use the original table")
-    if not isinstance(table, pd.DataFrame):
-        columns = frame.read(frame.names) if isinstance(table, str | Path) else frame.table
-        table = _to_pandas_by_schema(columns)
-    plain: pd.DataFrame = table.reset_index(drop=True)
-    return plain
-
-
-def _to_pandas_by_schema(table: pa.Table) -> pd.DataFrame:
-    """Return an Arrow table with dtypes that follow from its schema, whatever its values and nulls are."""
-    plain = [field.type.value_type if pa.types.is_dictionary(field.type) else field.type for field in table.schema]
-    fields = [field.with_type(type_) for field, type_ in zip(table.schema, plain, strict=True)]
-    frame: pd.DataFrame = table.cast(pa.schema(fields)).to_pandas(
-        types_mapper=_NULLABLE_DTYPES.get, ignore_metadata=True
-    )
-    return frame
-
-
-_NULLABLE_DTYPES = {
-    pa.bool_(): pd.BooleanDtype(),
-    **{getattr(pa, name.lower())(): getattr(pd, f"{name}Dtype")() for name in ("Int8", "Int16", "Int32", "Int64")},
-    **{getattr(pa, name.lower())(): getattr(pd, f"{name}Dtype")() for name in ("UInt8", "UInt16", "UInt32", "UInt64")},
-}
-"""Dtypes of pandas that hold nulls, by Arrow types that pandas reads as others if there is a null."""
-
-
-def _check_columns(option: str, value: Any, tables: Mapping[str, pd.DataFrame]) -> None:
-    """Raise `ParameterError` for a name that is no column of the table that an option names it for."""
-    for table, names in value.items() if isinstance(value, Mapping) else ():
-        if table in tables and isinstance(names, Mapping if option == "spaces" else list | tuple):
-            stray = [name for name in names if name not in tables[table].columns]
-            if stray:
-                columns = name_list(list(tables[table].columns))
-                raise ParameterError(f"{option} of {table!r} names {stray[0]!r}; its columns are {columns}")
-
-
-def _rows_by_child(value: Any, children: Sequence[str], option: str, most: int) -> dict[str, int]:
-    """Return a number of rows for each child table, from one for all or from one by table."""
-    if not isinstance(value, Mapping):
-        value = dict.fromkeys(children, value)
-    stray = [name for name in value if name not in children]
-    if stray:
-        raise ParameterError(f"{option} names {stray[0]!r}, which is no child table; these are {name_list(children)}")
-    return {name: check_whole(value.get(name), f"{option} of {name!r}", 1, most, of="rows") for name in children}
-
-
-def _options_by_table(options: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """Return the options of each table's plan; options that would link rows of two tables are refused."""
-    by_table: dict[str, Any] = {name: {} for name in names}
-    for option, value in options.items():
-        default = DEFAULTS.get(option)
-        if option == "contributions" or (option in DEFAULTS and (value is default or is_one_of(value, [default]))):
-            continue
-        if option not in (*_BY_TABLE, *_COMMON):
-            allowed = ("contributions", *_BY_TABLE, *_COMMON)
-            hint = f"{did_you_mean(option, allowed)}these are {', '.join(allowed)}"
-            raise ParameterError(f"{option} is no option of several tables; {hint}")
-        if option in _COMMON or (option == "measure" and value is None):
-            for table_options in by_table.values():
-                table_options[option] = value
-            continue
-        if not isinstance(value, Mapping):
-            raise ParameterError(f"{option} is given by table for several tables, e.g. {option}={{{names[0]!r}: …}}")
-        for name, table_value in value.items():
-            if name not in by_table:
-                raise ParameterError(f"{option} names {name!r}, which is no table; tables are {name_list(names)}")
-            by_table[name][option] = table_value
-    if options.get("infer", "private") == "data":
-        raise ParameterError('infer="data" reads values without protection; take "private" or "public" here')
-    return by_table
 
 
 class ReleasedTables(Mapping[str, "ReleaseFrame"]):
@@ -319,12 +166,12 @@ class ReleasedTables(Mapping[str, "ReleaseFrame"]):
     def _estimates(self) -> dict[str, Estimates]:
         return {name: Estimates(table) for name, table in self._tables.items()}
 
-    def _columns_read(self, f: Callable[[dict[str, pd.DataFrame]], Any]) -> dict[str, tuple[str, ...]]:
+    def _columns_read(self, f: Callable[[Any], Any]) -> dict[str, tuple[str, ...]]:
         """Return the columns of each table without which a function fails, or has another value."""
         small_tables = self._small_tables
 
         def of_one(name: str, table: pd.DataFrame) -> Any:
-            return f({**small_tables, name: table})
+            return f(self._as_source({**small_tables, name: table}))
 
         return {name: tuple(find_columns_read(partial(of_one, name), small_tables[name])) for name in self._tables}
 
@@ -332,7 +179,7 @@ class ReleasedTables(Mapping[str, "ReleaseFrame"]):
     def _small_tables(self) -> dict[str, pd.DataFrame]:
         """Few synthetic rows of each table, which show what a function reads."""
         with warnings.catch_warnings(action="ignore", category=DpframeWarning):
-            drawn = self.synthesize(0)
+            drawn = self._draw(0)
         key, parents = self._promises[self.parent].key, drawn[self.parent].head(PROBE_ROWS)
         rows = {n: t[t[self._promises[n].key].isin(parents[key])] for n, t in drawn.items() if n != self.parent}
         return {**rows, self.parent: parents}
@@ -378,7 +225,8 @@ class ReleasedTables(Mapping[str, "ReleaseFrame"]):
         ----------
         f
             A function of a dictionary of DataFrames, with the keys of the original tables, that returns a number, a
-            Series or an array of numbers. It is called on draws of the tables, `synthesize` with ``copies``.
+            Series or an array of numbers; of one frame with columns of lists, if that was released. It is called on
+            draws of the tables, `synthesize` with ``copies``.
         confidence_level
             Level of the intervals, in (0, 1).
 
@@ -395,7 +243,8 @@ class ReleasedTables(Mapping[str, "ReleaseFrame"]):
         if not callable(f):
             raise ParameterError('f must be a function of a dictionary, e.g. lambda t: t["visits"]["cost"].mean()')
         level = check_fraction(confidence_level, "confidence_level", 0.95)
-        values = evaluate(cast(Any, f), cast(Any, self._copies(self._columns_read(f))), population=False)
+        copies: Any = list(map(self._as_source, self._copies(self._columns_read(f))))
+        values = evaluate(cast(Any, f), copies, population=False)
         results = values.results(NormalDist().inv_cdf((1 + level) / 2), False)
         return results.series("infer") if values.index is None else results.frame(values.index)
 
@@ -403,7 +252,8 @@ class ReleasedTables(Mapping[str, "ReleaseFrame"]):
         """Return synthetic tables whose keys match: a dictionary of DataFrames, or a list of several.
 
         The parents are drawn first, each with its number of children; children are then drawn from synthetic joined
-        rows of parents with equal values. Keys have the names of the original keys, and count from 0.
+        rows of parents with equal values. Keys have the names of the original keys, and count from 0. Of one frame with
+        columns of lists the result is such a frame again, with the columns of lists last.
 
         Parameters
         ----------
@@ -412,13 +262,26 @@ class ReleasedTables(Mapping[str, "ReleaseFrame"]):
         copies
             Number of draws, from 2 to 40, which differ as much as the release leaves unknown.
         """
-        generator = make_generator(random_state)
         if copies is None:
-            draws = {name: one.synthesize(random_state=generator) for name, one in self._estimates.items()}
-            return self._with_keys(draws, generator)
+            return self._as_source(self._draw(random_state))
         if random_state is not None:
             raise ParameterError("copies are draws that follow from the release; leave out random_state")
-        return self._joined_copies({name: one.synthesize(copies=copies) for name, one in self._estimates.items()})
+        draws = {name: one.synthesize(copies=copies) for name, one in self._estimates.items()}
+        return list(map(self._as_source, self._joined_copies(draws)))
+
+    def _draw(self, random_state: Any) -> dict[str, pd.DataFrame]:
+        """Return one draw of all tables, with keys that match."""
+        generator = make_generator(random_state)
+        draws = {name: one.synthesize(random_state=generator) for name, one in self._estimates.items()}
+        return self._with_keys(draws, generator)
+
+    def _as_source(self, tables: Mapping[str, pd.DataFrame]) -> Any:
+        """Return tables as they came: a dictionary, or one frame with columns of lists."""
+        kinds = {name: promise.lists for name, promise in self._promises.items() if promise.lists}
+        if not kinds:
+            return tables
+        children = {name: (tables[name], kind) for name, kind in kinds.items()}
+        return nest(tables[self.parent], self._promises[self.parent].key, children)
 
     def _with_keys(self, drawn: Mapping[str, pd.DataFrame], generator: np.random.Generator) -> dict[str, pd.DataFrame]:
         """Return synthetic parents and children with keys that match, from draws of each table."""
@@ -512,20 +375,6 @@ class ReleasedTables(Mapping[str, "ReleaseFrame"]):
     def _repr_html_(self) -> str:
         parts = [(name, repr(table.dp).splitlines()) for name, table in self.items()]
         return notebook_html(self._promises[self.parent].line, parts)
-
-
-@dataclass(frozen=True)
-class LinkedExplanation:
-    """The promise of tables released together, shares of kept rows, and the explanation of each; prints as text."""
-
-    promise: str
-    kept: tuple[str, ...]
-    parts: Mapping[str, str]
-
-    def __str__(self) -> str:
-        return "\n\n".join([self.promise, *self.kept, *(f"{name}\n{text}" for name, text in self.parts.items())])
-
-    __repr__ = __str__
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,7 @@ if typing.TYPE_CHECKING:
         Subset,
         Vector,
     )
+    from dpframe.spaces.records import Records
 
 __all__ = [
     "Boolean",
@@ -59,6 +60,7 @@ __all__ = [
     "Product",
     "Queries",
     "Real",
+    "Records",
     "Sanitizer",
     "Subset",
     "Vector",
@@ -95,6 +97,7 @@ _NAMES = {
     "plan.one_of": "OneOf",
     "plan.rules": "Follows Implies Ordered",
     "spaces": "Boolean Categorical Curve Datetime Integer Nullable Ordinal Product Real Subset Vector",
+    "spaces.records": "Records",
     "proofs.verify": "verify",
 }
 """The public names of each module, which is imported when one of its names is first used."""
@@ -115,6 +118,7 @@ _UNLISTED = {
     "plan.certificate": "Certificate",
     "plan.columns": "Column Group",
     "release.info": "ReleaseInfo",
+    "release.linked_plan": "LinkedPlan",
     "report.report": "Report",
 }
 """Names that few need, errors (listed in `dpframe.errors`) and deprecated names: found here, and not listed."""

@@ -14,6 +14,7 @@ import pandas as pd
 import pyarrow as pa
 
 from dpframe.api.files import as_table, read_table, write
+from dpframe.api.linked_request import check_folder, is_linked, plan_linked
 from dpframe.api.targets import TargetPlans, check_alone
 from dpframe.errors import ParameterError, RepeatedReleaseWarning, check_whole, warn
 from dpframe.ledger.account import OpenAccount
@@ -24,6 +25,7 @@ from dpframe.release.conversion import Conversion, Progress
 from dpframe.release.identity import table_digest
 from dpframe.release.info import ReleaseInfo
 from dpframe.release.job import Ready, drawn, planned, run_release_job
+from dpframe.release.linked_plan import LinkedPlan
 from dpframe.release.planning import CheckedRequest, Request
 from dpframe.release.staged import is_read_in_parts, staged
 from dpframe.spaces import Space
@@ -58,7 +60,39 @@ def opened(source: Any, id: str | None = None) -> Iterator[Table]:
         yield table
 
 
+_FOR_SEVERAL_TABLES = 'keys, orphans and max_count are for several tables; pass {"NAME": table, …}'
+
 _NO_ID = "id is for frames of Dask and Spark; rows of others are known by their place: leave it out"
+
+
+@overload
+def plan(
+    source: Mapping[str, Any],
+    epsilon: float | None = None,
+    delta: float | None = None,
+    *,
+    ledger: Any = None,
+    dataset: str | None = None,
+    keys: Mapping[str, Mapping[str, str]] | None = None,
+    orphans: str = "error",
+    max_count: Any = None,
+    **options: Unpack[PlanOptions],
+) -> LinkedPlan: ...
+
+
+@overload
+def plan(
+    source: Any,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    *,
+    target: Mapping[Any, float] | None = None,
+    max_epsilon: float | None = None,
+    ledger: Any = None,
+    dataset: str | None = None,
+    id: str | None = None,
+    **options: Unpack[PlanOptions],
+) -> Plan: ...
 
 
 @documented
@@ -72,8 +106,11 @@ def plan(
     ledger: Any = None,
     dataset: str | None = None,
     id: str | None = None,
+    keys: Mapping[str, Mapping[str, str]] | None = None,
+    orphans: str = "error",
+    max_count: Any = None,
     **options: Unpack[PlanOptions],
-) -> Plan:
+) -> Any:
     """Plan how a table would be sanitised, without randomising anything.
 
     Parameters
@@ -94,6 +131,8 @@ def plan(
         A `Ledger`, or its path, and the dataset in it from which private inference spends, or a `Ledger.account`.
     id
         A column of a frame of Dask or Spark that names every row once; see `sanitize`.
+    keys, orphans, max_count
+        For several tables; see `sanitize`. The plan is a `LinkedPlan` then.
 
     Raises
     ------
@@ -114,6 +153,13 @@ def plan(
     >>> made.n, made.names
     (1000, ('age',))
     """
+    if is_linked(source, None, options):
+        if target is not None or max_epsilon is not None or id is not None:
+            raise ParameterError("target, max_epsilon and id are for one table; give epsilon")
+        linked_options: Any = {"keys": keys, "orphans": orphans, "max_count": max_count, "options": options}
+        return plan_linked(source, epsilon, delta, ledger, dataset, **linked_options)
+    if keys is not None or max_count is not None or orphans != "error":
+        raise ParameterError(_FOR_SEVERAL_TABLES)
     with opened(source, id) as table:
         if target is not None or max_epsilon is not None:
             check_alone(epsilon, target, ledger, dataset)
@@ -140,7 +186,7 @@ class Writing:
 class ReleaseOptions(PlanOptions, total=False):
     """Keyword arguments that decide a release; see `sanitize`."""
 
-    plan: Plan | None
+    plan: Plan | LinkedPlan | None
     key: bytes | None
     ledger: Any
     dataset: str | None
@@ -191,7 +237,7 @@ def sanitize(
     epsilon: float | None = None,
     delta: float | None = None,
     *,
-    plan: Plan | None = None,
+    plan: Plan | LinkedPlan | None = None,
     key: bytes | None = None,
     ledger: Any = None,
     dataset: str | None = None,
@@ -291,24 +337,22 @@ def sanitize(
             "promise, e.g. epsilon=1.0"
         )
     path = None if target is None else Path(target)
-    if isinstance(source, Mapping):
-        from dpframe.api.linked import check_folder, sanitize_linked  # imports estimates, which one table does without
+    linked_options: Any = {"keys": keys, "orphans": orphans, "max_count": max_count, "options": options}
+    if is_linked(source, plan, options):
+        from dpframe.api.linked import sanitize_linked  # imports estimates, which one table does without
 
-        if plan is not None or id is not None:
-            raise ParameterError("plan and id are for one table; give epsilon and the options of several tables")
+        if id is not None:
+            raise ParameterError("id is for one table; leave it out")
         if (batch_rows, threads, compression, progress) != (READ_BATCH_ROWS, None, "snappy", None):
             raise ParameterError("batch_rows, threads, compression and progress are for one table; leave them out")
         if path is not None:
             check_folder(path)  # before the spend
-        linked_options: Any = {"keys": keys, "orphans": orphans, "max_count": max_count, "key": key}
-        tables = sanitize_linked(
-            source, epsilon, delta, ledger=ledger, dataset=dataset, options=options, **linked_options
-        )
+        tables = sanitize_linked(source, epsilon, delta, ledger, dataset, plan=plan, key=key, **linked_options)
         if path is not None:
             tables.write(path)
         return tables
     if keys is not None or max_count is not None or orphans != "error":
-        raise ParameterError('keys, orphans and max_count are for several tables; pass {"NAME": table, …}')
+        raise ParameterError(_FOR_SEVERAL_TABLES)
     engine = engine_of(source)
     if engine is not None:
         ledger_options: Any = {"ledger": ledger, "dataset": dataset}
@@ -316,8 +360,9 @@ def sanitize(
         return engine.sanitize(source, plan, path, **engine_options, **ledger_options, **options)
     if id is not None:
         raise ParameterError(_NO_ID)
+    ready_plan: Any = plan
     request, open_account = (
-        Request(epsilon, delta, plan, options),
+        Request(epsilon, delta, ready_plan, options),
         OpenAccount.of(ledger, dataset, runs=path is not None),
     )
     writing = Writing(batch_rows, threads, compression, progress)

@@ -8,7 +8,7 @@ from typing import Any
 from typer.core import TyperArgument, TyperCommand, TyperGroup
 
 GROUPS = {
-    "Plan a release": ("check", "spaces", "forecast", "plan"),
+    "Plan a release": ("check", "spaces", "forecast", "plan", "plan-tables"),
     "Release a table": ("sanitize", "sanitize-tables", "synthesize", "vertical"),
     "Read a release": ("inspect", "estimate"),
     "Prove and record": ("verify", "record", "audit"),

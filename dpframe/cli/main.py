@@ -48,7 +48,7 @@ from dpframe.cli.shared import AsJson, Dataset, LedgerFile, open_account, option
 from dpframe.cli.spaces import spaces
 from dpframe.cli.stopping import STOPPED_EXIT_CODE, restore_interrupt
 from dpframe.cli.synthesize import synthesize
-from dpframe.cli.tables import sanitize_tables
+from dpframe.cli.tables import plan_tables, sanitize_tables
 from dpframe.cli.terminal import progress, to_one_line
 from dpframe.cli.vertical import app as vertical_app
 from dpframe.cli.words import to_options_text
@@ -393,6 +393,7 @@ _COMMANDS: dict[Callable[..., Any], str] = {
     takes_csv_options(check): "dpframe check people.parquet --plan plan.json",
     estimate: "dpframe estimate release.parquet mean age --by sex",
     takes_csv_options(query): "dpframe query people.parquet mean age --epsilon 0.5 --spaces spaces.json",
+    plan_tables: "dpframe plan-tables patients.json --epsilon 1 --output plan.json",
     sanitize_tables: "dpframe sanitize-tables patients.json release --epsilon 1",
     synthesize: "dpframe synthesize release.parquet rows.parquet",
     demo: "dpframe demo --rows 20000",

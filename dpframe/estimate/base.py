@@ -99,6 +99,13 @@ class Reading:
         """
         return None if self._source.info is None else self._source.info.together
 
+    def _counts_rows(self, name: str | None) -> bool:
+        """Return whether a column has the number of a person's rows, of which some are kept.
+
+        As weights it stands for the rows that a kept row represents: of more rows than are kept, number / kept.
+        """
+        return name is not None and self.together is not None and name == self.together.count_name
+
     def _warn_of_context(self, names: Collection[str], counts_nulls: bool, is_sum: bool) -> None:
         """Warn if a question is of absent rows, too (of parents' columns alone, or of nulls), or adds kept rows up."""
         together = self.together
@@ -115,10 +122,10 @@ class Reading:
                 f"them; ask the table {together.parent!r}, or name a column of {together.table!r}, too",
                 InferenceWarning,
             )
-        elif together is not None and together.context and asked and is_sum:
+        elif together is not None and together.context and asked and is_sum and together.count_name not in asked:
             warn(
-                f"the sum of {asked[0]!r} is of kept rows, at most {self.plan.contributions} of a person; infer of all "
-                "tables adds up all rows that were counted",
+                f"the sum of {asked[0]!r} is of kept rows, at most {self.plan.contributions} of a person; "
+                f"weights={together.count_name!r} adds up all rows that were counted",
                 InferenceWarning,
             )
 
@@ -335,6 +342,8 @@ class Reading:
         """Return the scale of a column of weights, or None."""
         if is_one_of(weights, [column]):
             raise ParameterError("a column cannot be weighted by itself; var and mean give its second moment")
+        if self._counts_rows(weights):
+            raise ParameterError(f"weights={weights!r} are of draws of the table; leave method out")
         return None if weights is None else moments.Scale.of(self._source.column(weights))
 
     def _matrix(

@@ -153,6 +153,8 @@ class FunctionEstimates(NumberEstimates):
             space = self._source.column(weights).space
             if not space.is_numeric or space.is_time:
                 raise ParameterError(f"weights must be a column of numbers, which {weights!r} is not")
+            if self._counts_rows(weights):
+                raise ParameterError(f"weights={weights!r} are for counts, means and sums; leave them out of regress")
             names = list(dict.fromkeys([*names, weights]))
         unfound_columns = [name for name in names if name in reasons(self.plan.not_found)]
         if unfound_columns:

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from dpframe.errors import ParameterError, name_list
+from dpframe.errors import InferenceWarning, ParameterError, name_list, warn
 from dpframe.estimate.drawn_tables import CodeLimits, draw_codes
 from dpframe.estimate.posterior import TableDraws
 from dpframe.estimate.results import Results
@@ -318,6 +318,12 @@ def evaluate(function: Callable[[pd.DataFrame], Any], tables: Resamplable, popul
                 (second_values,) = _align_values([second_result], labels)
                 chance_variances.append((second_values - values) ** 2)
     index = _merge_labels([labels for labels, _ in results])
+    if index is not None and index.empty:
+        warn(
+            "f returns no rows on any draw, as if a column that it groups by were all null; other warnings name the "
+            "columns whose spaces were not found: declare spaces={…} for them in the next release",
+            InferenceWarning,
+        )
     values = np.array(_align_values(results, index))
     within = None
     if population:

@@ -210,7 +210,8 @@ class MeanEstimates(WeightedEstimates):
         """Return whether measured tables count a number and weights from 0 on together."""
         spaces = [self._source.column(name).space for name in (column, weights)]
         has_numbers = all(space.is_numeric for space in spaces) and not spaces[1].is_time
-        is_counted = column != weights and self._joints.tables.source_of([column, weights]) == "tables"
+        has_table = self._joints.tables.source_of([column, weights]) == "tables" or self._counts_rows(weights)
+        is_counted = column != weights and has_table
         return has_numbers and is_counted and end_numbers(spaces[1])[0] >= 0
 
     def _widen_to_coarser_groups(

@@ -74,6 +74,12 @@ def check_holds_numbers(column: Column) -> None:
         return
     if space.holds_vectors:
         raise ParameterError(f"column {column.name!r} holds {space.noun}, no numbers; ask for {space.instead}")
+    if space.is_listed and all(isinstance(label, bool) for label in space.labels()):
+        shares = f"value_counts({column.name!r}, normalize=True) gives their shares"
+        raise ParameterError(
+            f"column {column.name!r} was declared as categories, true and false; {shares}, and a column that is "
+            "declared as Boolean() has a mean"
+        )
     raise ParameterError(
         f"column {column.name!r} holds no numbers; {'support' if space.code_words else 'value_counts'}"
         f"({column.name!r}) gives its shares"

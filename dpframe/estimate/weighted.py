@@ -133,6 +133,8 @@ class WeightedEstimates(VectorEstimates):
             row_weights = np.ones(len(next(iter(codes.values()))))
             if weights is not None:
                 numbers, has_weight = numbers_of_rows(self._source.column(weights), codes)
+                if self._counts_rows(weights):
+                    numbers = np.maximum(numbers, self.plan.contributions) / self.plan.contributions
                 row_weights = np.where(has_weight, numbers, 0.0)
             if calibration is not None:
                 row_weights = calibration.apply(draw, codes, row_weights)

@@ -62,7 +62,9 @@ def check_is_no_identifier(column: Field) -> None:
 
 def unknown_type(type_: pa.DataType, name: str | None = None) -> ColumnError:
     """Return the error for a type that no space is known for."""
-    message = f"has type {type_}, for which no space is known; pass drop=[…], passthrough=[…] or declare its space"
+    is_records = pa.types.is_nested(type_) and type_.num_fields == 1 and pa.types.is_struct(type_.field(0).type)
+    space = "declare dpf.Records({FIELD: space}, max_rows=…)" if is_records else "declare its space"
+    message = f"has type {type_}, for which no space is known; pass drop=[…], passthrough=[…] or {space}"
     return ColumnError(message, column=name)
 
 

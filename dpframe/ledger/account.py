@@ -6,11 +6,12 @@ import hashlib
 import json
 import secrets
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
-from dpframe.accounting.budget import Budget
-from dpframe.accounting.gaussian_dp import Step
+from dpframe.accounting.budget import Budget, compose
+from dpframe.accounting.gaussian_dp import Step, composed_steps, step_epsilon
 from dpframe.accounting.unit import Unit
 from dpframe.errors import ParameterError, name_list
 from dpframe.inference.inferred import Inferred
@@ -45,6 +46,16 @@ class Cost:
     unit: Unit = field(kw_only=True)
     wanted: bytes | None = field(default=None, kw_only=True)
     inference: Measurement | None = field(default=None, kw_only=True)
+
+
+def joint_cost(parts: Sequence[tuple[Budget, Step | None]], unit: Unit) -> Cost:
+    """Return the cost of several parts for one person: in both currencies, or without a step if a part has none."""
+    total = compose(budget for budget, _ in parts)
+    steps = [step for _, step in parts if step is not None]
+    if len(steps) < len(parts):
+        return Cost(total, unit=unit)
+    step = composed_steps(steps)
+    return Cost(Budget(min(total.epsilon, step_epsilon(step, total.delta)), total.delta), step, unit=unit)
 
 
 @dataclass(frozen=True)
@@ -99,6 +110,21 @@ class OpenAccount(Account):
         if inferred.step is None:
             return Cost(difference(plan.release, inferred.budget), unit=plan.unit)
         return Cost(plan.released, plan.step_beside_inference, unit=plan.unit)
+
+    def cost_together(self, plans: Sequence[Plan], promise: Budget, unit: Unit) -> Cost:
+        """Return the cost of tables that are released together, less the inference that this dataset has paid for all.
+
+        ``promise`` is that of all tables, which the plans keep.
+        """
+        inferred = [plan.inferred for plan in plans if plan.inferred is not None]
+        paid = joint_cost([(one.budget, one.step) for one in inferred], unit) if inferred else Cost(promise, unit=unit)
+        is_paid = len({one.receipt for one in inferred}) == 1 and self._has_paid(
+            replace(inferred[0], budget=paid.budget, step=paid.step)
+        )
+        if not is_paid:
+            return Cost(promise, composed_steps(plan.step for plan in plans), unit=unit)
+        cost = joint_cost([(plan.released, plan.step_beside_inference) for plan in plans], unit)
+        return cost if cost.budget.epsilon < promise.epsilon else replace(cost, budget=promise)
 
     def _has_paid(self, inferred: Inferred) -> bool:
         """Return whether this dataset's ledger has the receipt of an inference, of at least as much."""

@@ -110,6 +110,8 @@ class Certificate:
     failures: tuple[str, ...]
     local: Budget | None = None
     unit: Unit = ROW
+    person_rows: str | None = None
+    """Rows of a person in words, if they are in several tables."""
 
     @property
     def ok(self) -> bool:
@@ -130,7 +132,7 @@ class Certificate:
 
     @property
     def _title(self) -> str:
-        people = "one row" if self.contributions == 1 else f"up to {self.contributions} rows"
+        people = self.person_rows or ("one row" if self.contributions == 1 else f"up to {self.contributions} rows")
         verdict = "VERIFIED" if self.ok else "NOT VERIFIED"
         claim = "no claim that can be read" if self.claimed is None else _budget_text(self.claimed)
         by = "" if self.unit.person is None else f", by column {self.unit.person!r}"

@@ -406,6 +406,8 @@ def read_fields(text: str, known: Collection[str]) -> dict[str, Any]:
         data = None
     if not isinstance(data, dict):
         raise PlanError(f"this is no plan, as it is no JSON object; {_WRITERS_NOTE}")
+    if "parent" in data and "tables" in data:
+        raise PlanError("this is a plan of several tables; dpf.LinkedPlan.read(path) reads it")
     schema = data.pop("schema", None)
     # JSON's true is an int in Python.
     if type(schema) is not int or schema < 1:

@@ -16,9 +16,10 @@ from dpframe.plan.data import PLAN_SCHEMA_VERSION
 from dpframe.plan.plan import Plan
 from dpframe.release.info import ReleaseInfo
 from dpframe.release.library import installed_library
+from dpframe.release.linked_plan import LinkedPlan, certificate_together, read_plan, table_failures
 from dpframe.release.noisy_tables import Cuts
 from dpframe.release.reader import Source, linked_files, opened, read_info
-from dpframe.release.together import composed
+from dpframe.release.together import link_failures
 from dpframe.tables.files import FileInput
 from dpframe.tables.frames import Frame
 from dpframe.tables.table import Streamed
@@ -34,7 +35,7 @@ def verify(source: Any) -> Certificate:
     Parameters
     ----------
     source
-        A released frame or file, a directory or a glob, or the folder of tables released together; or a `Plan`, or its
+        A released frame or file, a directory or a glob, or the folder of tables released together; or a plan, or its
         file, which ends in ``.json`` (a plan has no rows to compare).
 
     Returns
@@ -62,9 +63,9 @@ def verify(source: Any) -> Certificate:
     """
     # A plan's file holds no rows, and is certified by itself.
     if isinstance(source, str | Path) and Path(source).suffix == ".json":
-        source = Plan.read(source)
-    if isinstance(source, Plan):
-        return certify(source)
+        source = read_plan(source)
+    if isinstance(source, Plan | LinkedPlan):
+        return source.verify()
     if files := linked_files(source):
         return verify_together(files)
     table = opened(source)
@@ -105,54 +106,21 @@ def verify(source: Any) -> Certificate:
 def verify_together(tables: Mapping[str, Any]) -> Certificate:
     """Verify tables that were released together: each by itself, their links, and the promise to a person.
 
-    A child table has equally many rows of every person, so that a person is in one row of the parents' table and in so
-    many rows of each child table; costs of all tables add up (`release.together.composed`).
+    See `release.together.link_failures` for the links.
     """
     certificates = {name: verify(table) for name, table in tables.items()}
     infos = {name: Source(table, None, quiet=True).info for name, table in tables.items()}
     promises = {name: info.together for name, info in infos.items() if info is not None and info.together is not None}
-    failures = [f"{name}: {failure}" for name, one in certificates.items() for failure in one.failures]
-    first = next(iter(promises.values()), None)
-    if first is None or set(promises) != set(tables) or set(first.tables) != set(tables):
-        names = () if first is None else first.tables
-        return _unreadable_certificate([*failures, f"tables released together are {name_list(names)}, all of them"])
-    promise, plans = Budget(first.epsilon, first.delta), {name: info.plan for name, info in infos.items() if info}
-    for name, one in promises.items():
-        plan, rows = plans[name], 1 if name == one.parent else plans[name].contributions
-        if replace(one, table=first.table, key=first.key, context=first.context, required=first.required) != first:
-            failures.append(f"{name}: its promise for all tables is another one")
-        parents = plans[one.parent].spaces
-        if (refusal := one.refusal(plan)) is not None:
-            failures.append(f"{name}: {refusal}")
-        elif any(parents.get(c.removeprefix(f"{one.parent}.")) != plan[c].space for c in one.context):
-            failures.append(f"{name}: the parents' columns have other spaces than in {one.parent}")
-        if one.table != name or plan.n != rows * one.persons or plan.contributions != rows:
-            failures.append(f"{name}: its plan is not for {rows} rows of each of {one.persons:,} persons")
-        if plan.privacy_id != plans[one.parent].privacy_id or plan.privacy_id is None or plan.leaks or plan.passthrough:
-            failures.append(f"{name}: its plan does not protect all rows of a person")
-        paid, reused = plans[one.parent].inferred, plan.reused.each if plan.reused is not None else ()
-        if any(past.id is None or paid is None or past.id != paid.id for past in reused):
-            failures.append(f"{name}: it reuses spaces of an inference that the parents' plan did not pay")
-    if not composed(list(plans.values()), promise):
-        failures.append("the tables cost more together than their promise")
-    parent = certificates[first.parent]
-    total = f"{len(tables)} tables compose to epsilon={promise.epsilon:g}, delta={promise.delta:g} for a person"
-    checks = [] if failures else [total]
-    return replace(
-        parent,
-        claimed=promise,
-        contributions=sum(plan.contributions for plan in plans.values()),
-        epsilon=math.inf if failures else promise.epsilon,
-        delta=promise.delta,
-        proofs=tuple(replace(p, unit=f"{name}: {p.unit}") for name, one in certificates.items() for p in one.proofs),
-        checks=(*(f"{name}: {line}" for name, one in certificates.items() for line in one.checks), *checks),
-        attested=(
-            *(f"{name}: {line}" for name, one in certificates.items() for line in one.attested),
-            "child rows were linked to their persons, and each person has one row of the parents' table",
-        ),
-        failures=tuple(failures),
-        local=None,
-    )
+    plans = {name: info.plan for name, info in infos.items() if info is not None}
+    failures = link_failures(promises, plans)
+    for name, info in infos.items():
+        one = promises.get(name)
+        rows = 1 if one is None or name == one.parent else plans[name].contributions
+        if info is not None and one is not None and info.n != rows * one.persons:
+            failures.append(f"{name}: it has no {rows} rows of each of {one.persons:,} persons")
+    if set(promises) != set(tables) or any({*one.tables} != {*tables} for one in promises.values()):
+        return _unreadable_certificate([*table_failures(certificates), *failures])
+    return certificate_together(certificates, promises, plans, failures)
 
 
 def _library_lines(info: ReleaseInfo) -> list[str]:

@@ -28,7 +28,7 @@ _PERSON_HINT = "pass text that names persons as privacy_id= if a person may have
 """Said of any text: that its values are many and repeat would be an answer about the data, too."""
 
 
-def warn_of_nulls(plan: Plan) -> None:
+def warn_of_nulls(plan: Plan, table_name: str | None = None) -> None:
     """Warn once, for all columns, of nulls that inference may have dropped, and of values that it made null."""
     missing_columns, inferred = {finding.column for finding in plan.not_found}, plan.inferred
     if inferred is None:
@@ -42,13 +42,16 @@ def warn_of_nulls(plan: Plan) -> None:
         fact = f"rare values are null, about {100 * share:.2g} % of the rows"
         remarks.append(ColumnRemark.to_declare(name, fact, declaration))
     warn_of_columns(
-        "noisy counts hint at values that inferred spaces lack; declare the spaces in the next release",
+        f"{_start(table_name)}noisy counts hint at values that inferred spaces lack; declare the spaces in the next "
+        "release",
         [remark for remark in remarks if remark.column not in missing_columns],
         InferenceWarning,
     )
 
 
-def warn_not_found(plan: Plan, expected: Sequence[str] = (), written: bool = False) -> None:
+def warn_not_found(
+    plan: Plan, expected: Sequence[str] = (), written: bool = False, table_name: str | None = None
+) -> None:
     """Warn once, for all columns, of spaces that private inference did not find, with declarations to write.
 
     ``expected``: lines on the expected errors of a release of so few rows. ``written``: whether the columns are text
@@ -70,8 +73,13 @@ def warn_not_found(plan: Plan, expected: Sequence[str] = (), written: bool = Fal
     }
     apt_hints = [hint for hint, is_apt in hints.items() if is_text and is_apt]
     warn(
-        f"private inference did not find the spaces of {len(plan.not_found)} of {len(plan.columns)} columns, whose "
-        "estimates are NaN; declare them in the next release:"
+        f"{_start(table_name)}private inference did not find the spaces of {len(plan.not_found)} of "
+        f"{len(plan.columns)} columns, whose estimates are NaN; declare them in the next release:"
         f"{table_below(remarks)}{list_below([*apt_hints, *(f'expected: {line}' for line in expected)])}",
         InferenceWarning,
     )
+
+
+def _start(table_name: str | None) -> str:
+    """Return the start of a warning of one of several tables."""
+    return "" if table_name is None else f"table {table_name!r}: "

@@ -147,7 +147,7 @@ class ReleaseInfo:
         if self.library is not None:
             data["library"] = to_object(self.library)
         if self.together is not None:
-            data["together"] = to_object(self.together)
+            data["together"] = self.together.to_json()
         return json.dumps(data, ensure_ascii=False)
 
     @classmethod

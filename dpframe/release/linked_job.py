@@ -10,29 +10,50 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
 import pandas as pd
 
 from dpframe.accounting.budget import Budget
-from dpframe.accounting.gaussian_dp import promise_step
-from dpframe.accounting.unit import Unit
-from dpframe.errors import ParameterError, PlanError
+from dpframe.accounting.gaussian_dp import Step, promise_step
+from dpframe.accounting.unit import ROW, Unit
+from dpframe.errors import ColumnError, ParameterError, PlanError
 from dpframe.inference.from_data import from_type
 from dpframe.inference.inferred import Inferred
-from dpframe.ledger.account import RELEASE, Cost, Job
+from dpframe.ledger.account import INFERENCE, RELEASE, Cost, Job, joint_cost
 from dpframe.noise.keystream import derived_key
 from dpframe.plan.declared import declared_space
 from dpframe.plan.options import PlanOptions
 from dpframe.plan.plan import Plan
 from dpframe.release.budgets import ReleaseBudget
 from dpframe.release.job import Checked, Ready, ReleaseJob, drawn
+from dpframe.release.linked_plan import LinkedExpectation, LinkedPlan
 from dpframe.release.planning import CheckedRequest, Request, promise_of
 from dpframe.release.together import Together, composed, split_promise
 from dpframe.spaces import Boolean, Integer, Nullable, Space
 from dpframe.tables.frames import Frame, wrap
 from dpframe.tables.joined import ChildTable, LinkedTables
+
+
+@dataclass(frozen=True)
+class LinkedRequest:
+    """Request of several tables: a ready plan, or budget and options of one by table; whether rows are released."""
+
+    epsilon: float | None = None
+    delta: float | None = None
+    options: Mapping[str, PlanOptions] = field(default_factory=dict)
+    plan: LinkedPlan | None = None
+    release: bool = True
+    quiet: bool = False
+    lists: Mapping[str, str] = field(default_factory=dict)
+    """Kinds of lists of one frame whose items are a child table's rows, by child table."""
+
+    def check(self, frame: Frame, request: Request) -> tuple[ReleaseJob[Frame, Ready], Checked]:
+        """Return the release of one table, which `LinkedJob` pays for together with the others, and its check."""
+        job = ReleaseJob(frame, replace(request, release=self.release), ReleaseBudget(None), lambda _, ready: ready)
+        # Without noise to draw only the request is looked at.
+        return job, (CheckedRequest.of(frame, job.request, quiet=True), {}) if self.quiet else job.check()
 
 
 @dataclass(frozen=True)
@@ -49,11 +70,14 @@ class JoinedRequest:
     options: PlanOptions
     context: Mapping[str, str]
     required: tuple[str, ...]
+    plan: Plan | None = None
 
-    def job(self, spaces: Mapping[str, Space], inferred: Inferred | None = None) -> ReleaseJob[Frame, Ready]:
-        """Return the release of the joined rows with the parents' columns of these spaces."""
+    def request(self, spaces: Mapping[str, Space], inferred: Inferred | None = None) -> tuple[Frame, Request]:
+        """Return the joined rows and their request, with the parents' columns of these spaces."""
         context = {name: spaces[source] for name, source in self.context.items() if source in spaces}
         frame = wrap(self.table.drop(columns=[name for name in self.context if name not in context]))
+        if self.plan is not None:
+            return frame, Request(plan=self.plan, context=context, table_name=self.child.name)
         parents_inference = None
         if inferred is not None:
             columns = tuple(name for name in context if self.context[name] in inferred.columns)
@@ -67,13 +91,9 @@ class JoinedRequest:
             self.options,
             context=context,
             context_inference=parents_inference,
+            table_name=self.child.name,
         )
-        return _job(frame, request)
-
-
-def _job(frame: Frame, request: Request) -> ReleaseJob[Frame, Ready]:
-    """Return a release of one table, which `LinkedJob` pays for together with the others."""
-    return ReleaseJob(frame, request, ReleaseBudget(None), lambda _, ready: ready)
+        return frame, request
 
 
 @dataclass(frozen=True)
@@ -86,47 +106,96 @@ class CheckedTables:
     checked: Checked
     joined: tuple[tuple[JoinedRequest, ReleaseJob[Frame, Ready], Checked], ...]
 
+    @property
+    def allowed(self) -> list[tuple[Budget, Step | None]]:
+        """The costs of inference of each table, of those whose spaces are to be inferred."""
+        requests = [self.checked[0], *(checked[0] for *_, checked in self.joined)]
+        return [(one.allowed.budget, one.allowed.step) for one in requests if one.allowed is not None]
+
+    def expectation(self, tables: LinkedTables) -> LinkedExpectation:
+        """Return the errors to expect of each table, with typical spaces in place of those still to be inferred."""
+        jobs = [(self.parents.table, self.checked[0]), *((job.table, checked[0]) for _, job, checked in self.joined)]
+        epsilon, delta, parent = self.promise.epsilon, self.promise.delta, tables.parent
+        promise = Together(epsilon, delta, "", tables.names, parent, parent, tables.key, tables.n)
+        parts = [
+            checked_request.expectation(frame.n, checked_request.typical(frame)) for frame, checked_request in jobs
+        ]
+        return LinkedExpectation(promise.line, dict(zip(tables.names, parts, strict=True)))
+
 
 @dataclass(frozen=True)
-class LinkedJob(Job[CheckedTables, dict[str, pd.DataFrame]]):
-    """A release of several tables under one promise for a person with all rows; ``options`` are a plan's, by table."""
+class LinkedRelease:
+    """The plan of several tables, and their released frames by name; none if only the plan was asked for."""
+
+    plan: LinkedPlan
+    frames: Mapping[str, pd.DataFrame]
+
+
+@dataclass(frozen=True)
+class LinkedJob(Job[CheckedTables, LinkedRelease]):
+    """A release of several tables under one promise for a person with all rows, or only their plan."""
 
     tables: LinkedTables
-    epsilon: float | None
-    delta: float | None
-    options: Mapping[str, PlanOptions]
+    request: LinkedRequest
     budget: ReleaseBudget
 
     def check(self) -> CheckedTables:
         """Refuse a request or a value that breaks its rule, in any table."""
-        promise = promise_of(self.epsilon, self.delta, self.tables.n)
+        request = self.request
+        if request.plan is not None:
+            return self._check_ready(request.plan)
+        promise = promise_of(request.epsilon, request.delta, self.tables.n, request.quiet)
         checked = self._check(promise, in_steps=promise.delta > 0)
         # Rows without tables and inference may cost more than their budget's step.
         return checked or self._check(promise, in_steps=False) or _refuse()
+
+    def _check_ready(self, plan: LinkedPlan) -> CheckedTables:
+        """Check the tables against a ready plan."""
+        tables, choice = self.tables, self.budget.choice
+        parents_request = Request(plan=plan.plans[tables.parent], table_name=tables.parent)
+        parents, checked_parents = self.request.check(wrap(tables.parents_table()), parents_request)
+        joined = []
+        for child in tables.children:
+            child_plan, required = plan.plans[child.name], plan.promises[child.name].required
+            frame = wrap(child.frame.drop(columns=child.key))
+            for name in [column for column in frame.names if column in child_plan.names]:
+                # Joined rows have nulls that the child table has not, and other positions.
+                space = child_plan[name].space
+                if name not in child_plan.imputed:
+                    self._check_values(
+                        child, frame, name, getattr(space, "inner", space) if name in required else space
+                    )
+            if child.flag_name in required:
+                child = replace(child, flags=(child.flag_name,))
+            context = {n: n.removeprefix(f"{tables.parent}.") for n in plan.promises[child.name].context}
+            table = tables.joined_table(child, context, derived_key(choice, child.name.encode()))
+            joined_request = JoinedRequest(child, table, plan.promise, {}, context, required, child_plan)
+            joined.append(
+                (joined_request, *self.request.check(*joined_request.request(plan.plans[tables.parent].spaces)))
+            )
+        return CheckedTables(plan.promise, plan.promise.delta > 0, parents, checked_parents, tuple(joined))
 
     def _check(self, promise: Budget, in_steps: bool) -> CheckedTables | None:
         """Return what is known of all tables; None if their plans do not compose to the promise."""
         tables, choice = self.tables, self.budget.choice
         budgets = split_promise(promise, list(self._weights()), in_steps)
         counts = {child.count_name: Integer(0, child.most) for child in tables.children}
-        parent_options = self.options[tables.parent]
+        parent_options = self.request.options[tables.parent]
         request = Request(
             budgets[0].epsilon,
             budgets[0].delta,
             None,
             {**parent_options, "spaces": {**_declarations(parent_options), **counts}, "privacy_id": tables.key},
+            table_name=tables.parent,
         )
-        parents = _job(wrap(tables.parents_table()), request)
-        checked_parents = parents.check()
+        parents, checked_parents = self.request.check(wrap(tables.parents_table()), request)
         plan = checked_parents[0].plan
         spaces = checked_parents[0].spaces if plan is None else plan.spaces
         joined, plans = [], [plan]
         for child, budget in zip(tables.children, budgets[1:], strict=True):
             joined_request = self._joined_request(child, budget, derived_key(choice, child.name.encode()))
-            job = joined_request.job(spaces)
-            checked = job.check()
-            joined.append((joined_request, job, checked))
-            plans.append(checked[0].plan)
+            joined.append((joined_request, *self.request.check(*joined_request.request(spaces))))
+            plans.append(joined[-1][-1][0].plan)
         for plan, budget in zip(plans, budgets, strict=True):
             if in_steps and plan is not None and not plan.step.mu <= promise_step(budget).mu:
                 return None
@@ -134,7 +203,7 @@ class LinkedJob(Job[CheckedTables, dict[str, pd.DataFrame]]):
 
     def _joined_request(self, child: ChildTable, budget: Budget, key: bytes) -> JoinedRequest:
         """Return the joined rows of a child table; values that break a declaration are refused by their row in it."""
-        tables, options = self.tables, self.options[child.name]
+        tables, options = self.tables, self.request.options[child.name]
         frame, declared = wrap(child.frame.drop(columns=child.key)), dict(_declarations(options))
         drop = tuple(options.get("drop") or ())
         required = []
@@ -143,7 +212,7 @@ class LinkedJob(Job[CheckedTables, dict[str, pd.DataFrame]]):
             if space is None:
                 continue
             if column.name in declared:
-                frame.encode(column.name, space, "error")
+                self._check_values(child, frame, column.name, space)
             if not column.nullable or (column.name in declared and not space.has_null):
                 required.append(column.name)
             declared[column.name] = space if space.has_null else Nullable(space)
@@ -156,6 +225,17 @@ class LinkedJob(Job[CheckedTables, dict[str, pd.DataFrame]]):
         options = {**options, "spaces": declared, "privacy_id": tables.key, "contributions": child.rows}
         return JoinedRequest(child, table, budget, options, context, tuple(required))
 
+    def _check_values(self, child: ChildTable, frame: Frame, column: str, space: Space) -> None:
+        """Raise `ColumnError` for a value outside its space; an item of a list is named by the row of its list."""
+        try:
+            frame.encode(column, space, "error")
+        except ColumnError as error:
+            if child.name not in self.request.lists or error.row is None:
+                raise
+            raise ColumnError(
+                f"({column!r} of its items) {error.rule}", column=child.name, row=int(child.parents[error.row])
+            ) from None
+
     def _weights(self) -> Iterator[int]:
         """Yield the number of columns and pairs of each table, the parents' first: tables get noise of one size."""
         tables = self.tables
@@ -167,44 +247,61 @@ class LinkedJob(Job[CheckedTables, dict[str, pd.DataFrame]]):
             yield max(1, columns + math.comb(columns, 2) + columns * (parents + 1))
 
     def spend(self, checked: CheckedTables) -> str | None:
-        """Enter the cost of all tables as one spend, for a person with all rows."""
-        step = promise_step(checked.promise) if checked.in_steps else None
-        cost = Cost(checked.promise, step, unit=Unit(person=self.tables.key))
-        return self.budget.pay(checked.parents.table, RELEASE, cost, checked.checked[1])
+        """Enter the cost of all tables as one spend, for a person with all rows; a plan pays for inference alone."""
+        unit, request = ROW if self.request.lists else Unit(person=self.tables.key), self.request
+        cost = Cost(checked.promise, promise_step(checked.promise) if checked.in_steps else None, unit=unit)
+        if not request.release:
+            if not checked.allowed:
+                return None
+            cost = joint_cost(checked.allowed, unit)
+        elif request.plan is not None and self.budget.account is not None:
+            cost = self.budget.account.cost_together(list(request.plan.plans.values()), checked.promise, unit)
+        kind = RELEASE if request.release else INFERENCE
+        return self.budget.pay(checked.parents.table, kind, cost, checked.checked[1])
 
     def key(self) -> bytes:
         """Return the budget's key."""
         return self.budget.key
 
-    def draw(self, checked: CheckedTables, receipt: str | None, key: bytes) -> dict[str, pd.DataFrame]:
+    def draw(self, checked: CheckedTables, receipt: str | None, key: bytes) -> LinkedRelease:
         """Draw the parents' table, then the joined rows of every child table, each with a key of its own."""
-        tables, promise = self.tables, checked.promise
-        id = derived_key(key, b"id of tables").hex()[:32]
+        tables, promise, request = self.tables, checked.promise, self.request
+        id = derived_key(key, b"id of tables").hex()[:32] if request.release else ""
         together = Together(
             promise.epsilon, promise.delta, id, tables.names, tables.parent, tables.parent, tables.key, tables.n
         )
         parent_key = derived_key(key, b"table " + tables.parent.encode())
-        ready = checked.parents.ready(*checked.checked, None, parent_key)
-        plan, frames = ready.plan, {tables.parent: drawn(checked.parents.table, replace(ready, together=together))}
+        ready = checked.parents.ready(*checked.checked, receipt, parent_key)
+        plan, promises = ready.plan, {tables.parent: together}
         lost = {missing.column for missing in plan.not_found}
         spaces = {name: space for name, space in plan.spaces.items() if name not in lost}
-        plans: list[Plan] = [plan]
-        for joined, job, (request, codes) in checked.joined:
+        tables_ready = {tables.parent: (checked.parents.table, ready)}
+        for joined, job, (checked_request, codes) in checked.joined:
             child = joined.child
-            if plan.inferred is not None:
+            if plan.inferred is not None and request.plan is None:
                 # More of the parents' columns have spaces now than before the spend.
-                job = joined.job(spaces, plan.inferred)
-                request = CheckedRequest.of(job.table, job.request, quiet=True)
-                codes = job.table.codes(request.spaces, request.nulls, request.imputed)
-            ready = job.ready(request, codes, None, derived_key(key, b"table " + child.name.encode()))
-            part = replace(
-                together, table=child.name, key=child.key, context=tuple(job.request.context), required=joined.required
+                frame, child_request = joined.request(spaces, plan.inferred)
+                job = replace(job, table=frame, request=replace(child_request, release=request.release))
+                allowed, checked_request = checked_request.allowed, CheckedRequest.of(frame, job.request, quiet=True)
+                if allowed != checked_request.allowed:
+                    _refuse()
+                if request.release:
+                    codes = frame.codes(checked_request.spaces, checked_request.nulls, checked_request.imputed)
+            ready = job.ready(checked_request, codes, receipt, derived_key(key, b"table " + child.name.encode()))
+            context, lists = tuple(job.request.context), request.lists.get(child.name, "")
+            promises[child.name] = replace(
+                together, table=child.name, key=child.key, context=context, required=joined.required, lists=lists
             )
-            frames[child.name] = drawn(job.table, replace(ready, together=part))
-            plans.append(ready.plan)
-        if not composed(plans, promise):
+            tables_ready[child.name] = (job.table, ready)
+        plans = {name: ready.plan for name, (_, ready) in tables_ready.items()}
+        if not composed(list(plans.values()), promise):
             _refuse()
-        return frames
+        frames = {
+            name: drawn(frame, replace(ready, together=promises[name]))
+            for name, (frame, ready) in tables_ready.items()
+            if request.release
+        }
+        return LinkedRelease(request.plan or LinkedPlan(promises, plans), frames)
 
 
 def _declarations(options: PlanOptions) -> Mapping[str, Any]:

@@ -91,6 +91,8 @@ class Request:
     """Columns of another table that these rows belong to, with their spaces: no table counts them by themselves."""
     context_inference: Inferred | None = None
     """The inference that found spaces of the context, which the other table paid."""
+    table_name: str | None = None
+    """Name of this table, if it is one of several that share a promise: warnings name it."""
 
     def __post_init__(self) -> None:
         check_names(self.options)
@@ -150,6 +152,8 @@ class CheckedRequest:
     """The budget of inference."""
     wish: Workload = field(default_factory=lambda: Workload(None))
     """The tables to measure."""
+    table_name: str | None = None
+    """Name of the table, if it is one of several that share a promise."""
 
     @property
     def reused(self) -> Inferred | None:
@@ -184,8 +188,8 @@ class CheckedRequest:
     @classmethod
     def ready(cls, plan: Plan, table: Table, request: Request) -> CheckedRequest:
         """Check a ready plan against a table."""
-        warn_not_found(plan)
-        warn_of_nulls(plan)
+        warn_not_found(plan, table_name=request.table_name)
+        warn_of_nulls(plan, request.table_name)
         check_columns(table.names, plan)
         _check_unit(plan.reused, plan.unit)
         if request.release:
@@ -199,7 +203,8 @@ class CheckedRequest:
         options = checked(request.options)
         if request.context:
             options["spaces"] = {**(options["spaces"] or {}), **request.context}
-        promise = promise_of(request.epsilon, request.delta, table.n, quiet)
+        # Of tables that share a promise only the whole promise is warned of.
+        promise = promise_of(request.epsilon, request.delta, table.n, quiet or request.table_name is not None)
         check_lists(table.names, options["drop"], options["passthrough"], options["spaces"])
         columns = table.fields([n for n in table.names if n not in options["drop"] and n not in options["passthrough"]])
         # Identifiers leave before inference, which would spend budget on their values.
@@ -278,6 +283,7 @@ class CheckedRequest:
             options,
             inference_allowance,
             wish,
+            request.table_name,
         )
 
     @property
@@ -364,8 +370,8 @@ class CheckedRequest:
             )
         if plan.not_found:
             is_written = any(column.written for column in self.measurement.columns)
-            warn_not_found(plan, self.expected(table), is_written)
-        warn_of_nulls(plan)
+            warn_not_found(plan, self.expected(table), is_written, self.table_name)
+        warn_of_nulls(plan, self.table_name)
         return plan
 
     def _plan_with_mechanisms(self, spaces: Mapping[str, Space], inferred: Inferred) -> Plan:

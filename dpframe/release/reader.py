@@ -222,9 +222,10 @@ class Source:
         elif name in self.missing:
             reason = "was released, but is not in this table"
         columns = [name for name in self.plan.names if name not in self.missing]
-        raise ParameterError(
-            f"column {name!r} {reason}; {did_you_mean(name, columns)}randomised columns are {', '.join(columns)}"
-        )
+        # Joined rows have the columns of another table under longer names.
+        joined_name = next((column for column in columns if column.endswith(f".{name}")), None)
+        suggestion = f"did you mean {joined_name!r}? " if joined_name else did_you_mean(name, columns)
+        raise ParameterError(f"column {name!r} {reason}; {suggestion}randomised columns are {', '.join(columns)}")
 
     def drawn(
         self, codes: Mapping[str, npt.NDArray[Any]], fresh: int | None, text: str, nulls: Collection[str] = ()

@@ -135,6 +135,8 @@ def _remedy(spec: Any) -> str:
     """Return a remedy for near declarations: a range, or categories in another container than a list."""
     if isinstance(spec, range):
         return "; write a range as bounds with both ends: (0, 31)"
+    if hasattr(spec, "max_rows"):
+        return "; Records are for plan, expect and sanitize of one frame"
     is_collection = isinstance(spec, Iterable) and not isinstance(spec, str | bytes)
     return "; write the categories as a list: list(…)" if is_collection else ""
 

@@ -15,32 +15,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from exact_laws import Pair, tables_law
+from linked_tables import KEY, KEYS, SPACES, covers, made_tables
 
 import dpframe as dpf
+from dpframe.api.linked_request import linked_job
 from dpframe.cli.main import main
 from dpframe.proofs.verify import verify_together
 from dpframe.tables.frames import wrap
 from dpframe.tables.joined import link
-
-KEY = bytes(range(32))
-KEYS = {"visits": {"patient_id": "patients"}}
-SPACES = {
-    "patients": {"sex": ["F", "M"], "ward": ["A", "B"], "age": (18, 90)},
-    "visits": {"kind": ["urgent", "routine"], "cost": (0.0, 400.0)},
-}
-
-
-def made_tables(n, seed=0):
-    """Patients and their visits: women of ward A have more, and urgent ones cost more."""
-    rng = np.random.default_rng(seed)
-    patients = pd.DataFrame({"patient_id": np.arange(n) + 1_000, "sex": rng.choice(["F", "M"], n)})
-    patients["ward"], patients["age"] = rng.choice(["A", "B"], n, p=[0.6, 0.4]), rng.integers(18, 91, n)
-    counts = rng.poisson(1 + (patients["sex"] == "F") + 0.5 * (patients["ward"] == "A"))
-    visits = patients.loc[patients.index.repeat(counts), ["patient_id", "sex"]]
-    urgent = rng.random(len(visits)) < np.where(visits.pop("sex") == "F", 0.7, 0.2)
-    visits["kind"] = np.where(urgent, "urgent", "routine")
-    visits["cost"] = (150 + 100 * urgent + 30 * rng.normal(size=len(visits))).clip(0, 400).round(2)
-    return {"patients": patients, "visits": visits.sample(frac=1, random_state=seed).reset_index(drop=True)}
 
 
 @pytest.fixture(scope="module")
@@ -51,10 +33,6 @@ def tables():
 @pytest.fixture(scope="module")
 def safe(tables):
     return dpf.sanitize(tables, epsilon=4, keys=KEYS, contributions={"visits": 3}, spaces=SPACES, key=KEY)
-
-
-def covers(result, truth):
-    return ((result["lower"] <= truth) & (truth <= result["upper"])).all()
 
 
 def test_statistics_across_tables_have_honest_intervals(tables, safe):
@@ -81,6 +59,27 @@ def test_statistics_across_tables_have_honest_intervals(tables, safe):
     assert (answer["std_error"] < [12, 12, 0.1]).all()
 
 
+def test_weights_count_rows_beyond_those_that_are_kept(tables):
+    """A quarter of the rows is beyond two of a person; 99.9 % intervals of three numbers under one key."""
+    safe = dpf.sanitize(tables, epsilon=4, keys=KEYS, contributions=2, spaces=SPACES, key=KEY)
+    visits, released, level = tables["visits"], safe["visits"].dp, {"confidence_level": 0.999}
+    kept = released.value_counts("kind", **level).sort_index()
+    truth, weights = visits["kind"].value_counts().sort_index(), {"weights": "visits.n", **level}
+    assert (kept["upper"] < truth).all()
+    assert covers(released.value_counts("kind", **weights).sort_index(), truth)
+    total = released.sum("cost", **weights)  # without a warning
+    assert total["lower"] <= visits["cost"].sum() <= total["upper"]
+    with pytest.warns(
+        dpf.errors.InferenceWarning, match=r"kept rows.*; weights='visits\.n' adds up all rows that were"
+    ):
+        assert released.sum("cost", **level)["upper"] < visits["cost"].sum()
+    with pytest.raises(dpf.errors.ParameterError, match=r"weights='visits\.n' are of draws of the table; leave method"):
+        released.mean("cost", method="inverse", **weights)
+    refusal = pytest.raises(dpf.errors.ParameterError, match="are for counts, means and sums; leave them out of regr")
+    with pytest.warns(dpf.errors.InferenceWarning, match="joined rows of each person"), refusal:
+        released.regress("cost ~ kind", **weights)
+
+
 def test_the_tables_leave_without_keys_and_one_shuffle_each(tables, safe):
     assert list(safe) == ["patients", "visits"]
     assert [len(table) for table in safe.values()] == [3_000, 9_000]
@@ -104,6 +103,19 @@ def test_equal_keys_give_equal_bytes_and_each_table_its_own_noise(tables, safe):
     assert all(again[name].equals(safe[name]) for name in safe)
     other = dpf.sanitize(tables, key=bytes(32), **options)
     assert not any(other[name].equals(safe[name]) for name in safe)
+
+
+def test_equal_columns_of_two_tables_have_noise_of_their_own():
+    """Two child tables of equal rows: one stream would give both the same noisy counts, whose noise then cancels."""
+    patients = pd.DataFrame({"patient_id": range(400), "sex": ["F", "M"] * 200})
+    rows = pd.DataFrame({"patient_id": range(400), "x": np.arange(400) % 50})
+    both = {"patients": patients, "visits": rows, "stays": rows}
+    keys = dict.fromkeys(["visits", "stays"], KEYS["visits"])
+    spaces = {"patients": {"sex": ["F", "M"]}}
+    safe = dpf.sanitize(both, epsilon=8, keys=keys, contributions=1, spaces=spaces, key=KEY)
+    counts = [[one.counts for one in safe.releases[name].plan.inferred.measured] for name in keys]
+    assert len(counts[0]) == len(counts[1])
+    assert counts[0] != counts[1]
 
 
 def test_synthetic_keys_match_and_children_are_like_their_parents(tables, safe):
@@ -250,7 +262,8 @@ BAD = {
     "spaces by column": ({"spaces": {"patients": ["F", "M"]}}, "spaces of a table must be a dictionary by column"),
     "values": ({"spaces": {**SPACES, "visits": {"kind": ["urgent"]}}}, "column 'kind' at row position"),
     "data": ({"infer": "data"}, 'infer="data" reads values without protection'),
-    "plan": ({"plan": "plan.json", "epsilon": None}, "plan and id are for one table"),
+    "plan": ({"plan": "plan.json", "epsilon": None}, "plan must be one of several tables; dpf.LinkedPlan.read"),
+    "id": ({"id": "patient_id"}, "id is for one table"),
     "epsilon": ({"epsilon": 0}, "epsilon must be"),
 }
 
@@ -382,6 +395,27 @@ def test_child_tables_of_keys_alone_are_counted(tables):
     assert count["lower"] <= len(tables["visits"]) <= count["upper"]
 
 
+def test_messages_speak_of_tables_and_persons():
+    """One warning of a large epsilon; a column that joined rows lack names the parents' column."""
+    few = made_tables(80)
+    with pytest.warns(dpf.errors.DpframeWarning) as record:
+        safe = dpf.sanitize(few, epsilon=40, keys=KEYS, contributions=2, spaces=SPACES, key=KEY)
+    assert [type(one.message) for one in record] == [dpf.errors.LargeEpsilonWarning]
+    with pytest.raises(dpf.errors.ParameterError, match=r"'sex' is not in the release; did you mean 'patients\.sex'"):
+        safe["visits"].dp.mean("cost", by="sex")
+
+
+@pytest.mark.slow
+def test_columns_that_are_not_found_are_named_with_their_table():
+    few = made_tables(80)
+    with pytest.warns(dpf.errors.InferenceWarning) as record:
+        safe = dpf.sanitize(few, epsilon=0.5, keys=KEYS, contributions=2, key=KEY)
+        assert safe["patients"].dp.infer(lambda t: t.groupby("sex")["age"].mean()).empty
+    texts = [str(one.message) for one in record]
+    assert [text.partition(": ")[0] for text in texts[:2]] == ["table 'patients'", "table 'visits'"]
+    assert any(text.startswith("f returns no rows on any draw") for text in texts[2:])
+
+
 def test_tables_whose_columns_may_all_be_null_have_a_column_of_presence(tables):
     visits = tables["visits"][["patient_id", "kind"]].astype({"kind": object})
     visits.loc[::2, "kind"] = None
@@ -406,6 +440,10 @@ def test_files_on_the_command_line(tables, tmp_path, capsys):
     for name, table in tables.items():
         table.to_parquet(tmp_path / f"{name}.parquet", index=False)
     request = {"tables": {name: f"{name}.parquet" for name in tables}, "keys": KEYS, "contributions": {"visits": 2}}
+    request["spaces"] = {
+        "patients": {**SPACES["patients"], "age": {"lower": 18, "upper": 90}},
+        "visits": {**SPACES["visits"], "cost": {"lower": 0.0, "upper": 400.0}},
+    }
     (tmp_path / "in.json").write_text(json.dumps(request))
     (tmp_path / "wrong.json").write_text(json.dumps({**request, "shuffle": False}))
 
@@ -422,6 +460,20 @@ def test_files_on_the_command_line(tables, tmp_path, capsys):
     code, out = run("sanitize-tables", tmp_path / "wrong.json", tmp_path / "other", "--epsilon", 2)
     assert (code, "has the unknown field 'shuffle'; its fields are tables, keys" in out.err) == (2, True)
     assert not (tmp_path / "other").exists()
+    code, out = run("plan-tables", tmp_path / "in.json", "--epsilon", 2, "--output", tmp_path / "plan.json")
+    assert (code, "To expect of 6,000 rows" in out.out, "plan.json: the plan, for dpframe san" in out.err) == (
+        0,
+        True,
+        True,
+    )
+    (tmp_path / "in.json").write_text(json.dumps({"tables": request["tables"]}))
+    words = (tmp_path / "in.json", tmp_path / "planned", "--plan", tmp_path / "plan.json")
+    assert run("sanitize-tables", *words)[0] == 0
+    assert (
+        dpf.read(tmp_path / "planned").releases["visits"].plan == dpf.read(tmp_path / "release").releases["visits"].plan
+    )
+    code, out = run("plan-tables", tmp_path / "in.json", "--epsilon", 2, "--output", tmp_path / "plan.txt")
+    assert (code, "plan.txt must end with .json" in out.err) == (2, True)
 
 
 # --- exact losses -------------------------------------------------------------------------------------
@@ -471,21 +523,27 @@ def coarse(pair):
     return Pair(np.bincount(places, pair.one), np.bincount(places, pair.other))
 
 
-def whole_law(plans, both, k, reach=6.0):
+def whole_law(plans, both, reach=6.0):
     """Return the law of both tables of a release, rows and measured tables, of two neighbours."""
     laws = []
-    linked = [link(tables, KEYS, {"visits": k}, {"visits": k}, "error") for tables in both]
-    context = {"patients.sex": "sex", "visits.n": "visits.n"}
-    for name, changed_rows in (("patients", 1), ("visits", k)):
-        plan = plans[name]
-        frames = [
-            wrap(one.parents_table() if name == "patients" else one.joined_table(one.children[0], context, KEY))
-            for one in linked
-        ]
-        codes = [frame.codes(plan.spaces, "error") for frame in frames]
+    for name, plan in plans.items():
+        frames = []
+        for linked in both:
+            context = {column: column.removeprefix(f"{linked.parent}.") for column in plan.names if "." in column}
+            is_parent = name == linked.parent
+            frames.append(
+                linked.parents_table() if is_parent else linked.joined_table(linked.children[0], context, KEY)
+            )
+        codes = [wrap(frame).codes(plan.spaces, "error") for frame in frames]
         laws.append(coarse(tables_law(plan, codes, reach)))
-        laws.append(rows_law(plan, *({c: code[0] for c, code in part.items()} for part in codes), changed_rows))
+        cells = ({c: code[0] for c, code in part.items()} for part in codes)
+        # Not the plan's own number, which may be wrong.
+        laws.append(rows_law(plan, *cells, 1 if is_parent else both[0].children[0].rows))
     return reduce(lambda a, b: coarse(coarse(a).times(coarse(b))), laws)
+
+
+def linked_pair(both, k):
+    return [link(tables, KEYS, {"visits": k}, {"visits": k}, "error") for tables in both]
 
 
 def small_release(tables, k):
@@ -503,10 +561,24 @@ def small_release(tables, k):
 def test_no_pair_of_neighbours_is_told_apart_better_than_claimed(n, k):
     """By brute force of whole releases; the claim is less than twice the exact value."""
     both = neighbours(n, k)
-    law = whole_law(small_release(both[0], k), both, k)
+    law = whole_law(small_release(both[0], k), linked_pair(both, k))
     assert law.left_out < 1e-5
     assert law.most(2.05) <= 0.05
     assert law.least(2.0) > 0.025
+
+
+def test_lists_of_a_frame_have_the_law_of_two_tables():
+    """The first of two rows, with two items or none, is replaced in a frame with a column of lists."""
+    spaces = {"sex": ["F", "M"], "visits": dpf.Records({"kind": ["urgent"]}, max_rows=2, max_count=2)}
+    measure = {"persons": ["sex"], "visits": [("kind", "persons.sex")]}
+    items = [{"kind": "urgent"}] * 2
+    frames = [pd.DataFrame({"sex": [sex, "F"], "visits": [first, []]}) for sex, first in (("F", []), ("M", items))]
+    plan = dpf.plan(frames[0], epsilon=2, delta=0.05, spaces=spaces, measure=measure)
+    linked = [linked_job(frame, None, None, options={}, plan=plan).tables for frame in frames]
+    both = neighbours(2, 2)
+    law, law_of_tables = whole_law(plan.plans, linked), whole_law(small_release(both[0], 2), linked_pair(both, 2))
+    assert law.least(2.0) == pytest.approx(law_of_tables.least(2.0))
+    assert law.most(2.05) == pytest.approx(law_of_tables.most(2.05))
 
 
 def test_brute_force_sees_wrong_sensitivities():
@@ -520,6 +592,6 @@ def test_brute_force_sees_wrong_sensitivities():
     spaces, measure = {name: right[name].space for name in right.names}, [("kind", "patients.sex")]
     wrong = dpf.plan(joined, right.epsilon, right.delta, spaces=spaces, measure=measure)
     assert wrong.contributions == 1
-    assert whole_law({**plans, "visits": wrong}, both, 2).least(2.0) > 0.05
-    law = whole_law(plans, both, 2)
+    assert whole_law({**plans, "visits": wrong}, linked_pair(both, 2)).least(2.0) > 0.05
+    law = whole_law(plans, linked_pair(both, 2))
     assert coarse(law).times(coarse(law)).least(2.0) > 0.05

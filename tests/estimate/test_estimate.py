@@ -202,6 +202,9 @@ def test_refusals():
         e.value_counts("height")
     with pytest.raises(dpf.ParameterError, match=r"column 'job' holds no numbers; value_counts\('job'\)"):
         e.mean("job")
+    flags = dpf.sanitize(pd.DataFrame({"ill": [True, False] * 20}), epsilon=9, spaces={"ill": [True, False]}, key=KEY)
+    with pytest.raises(dpf.ParameterError, match=r"'ill' was declared as categories, .* as Boolean\(\) has a mean"):
+        flags.dp.mean("ill")
     with pytest.raises(dpf.ParameterError, match='target must be "table" or "population"'):
         e.mean("age", target="sample")
     with pytest.raises(dpf.ParameterError, match="normalize must be False, True"):
