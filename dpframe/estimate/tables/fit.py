@@ -18,6 +18,7 @@ import hashlib
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations
 from typing import NamedTuple
 
@@ -87,6 +88,9 @@ PAIR_SWEEPS = 60
 """Sweeps of iterative proportional fitting over all pairs (tolerance)."""
 
 
+MOST_REMEMBERED_CELLS = 1 << 15
+"""Cells of a joint up to which a fit remembers it (limit of memory)."""
+
 REMEMBERED_FITS = 8
 """Size of the cache of fits (limit of memory)."""
 
@@ -122,6 +126,11 @@ class TableFit:
         """Hidden classes of one fit of the mixture."""
         return len(self.mixture.weights) // self.mixture.fits
 
+    @cached_property
+    def _joints(self) -> dict[tuple[int, ...], FloatArray]:
+        """Joints that were asked for: those of several columns read all pairs, each pair many times."""
+        return {}
+
     def simple(self, columns: Sequence[int]) -> FloatArray | None:
         """Return the simple estimate of columns in the given order, or None if they were not measured together."""
         if len(columns) == 1:
@@ -140,11 +149,18 @@ class TableFit:
         mean of the mixture's joint and the joint from its pairs. The pairs' weight rises with the step of pairs to
         their simple estimates. If exactly these columns were measured, a step to the simple estimate follows.
         """
+        key = tuple(columns)
+        if key in self._joints:
+            return self._joints[key]
         model_shares, simple = self.without_simple(columns), self.simple(columns)
-        if simple is None:
-            return model_shares
-        shares = model_shares + steps_of_cells(model_shares, self.steps.odds(columns)) * (simple - model_shares)
-        return np.asarray(shares / shares.sum())
+        shares = model_shares
+        if simple is not None:
+            shares = model_shares + steps_of_cells(model_shares, self.steps.odds(columns)) * (simple - model_shares)
+            shares = shares / shares.sum()
+        if shares.size <= MOST_REMEMBERED_CELLS:
+            shares.flags.writeable = False
+            self._joints[key] = shares
+        return shares
 
     def without_simple(self, columns: Sequence[int]) -> FloatArray:
         """Return the estimate without the step to the simple estimate of these columns."""
