@@ -171,14 +171,9 @@ class Reading:
         if code is None or axis.grid is not None:
             return []
         if key not in self._bucket_is_empty:
-            values = [make_axis(axis.column, None)]
-            table = self._joints.tables.raw(values)
-            if table is not None:
-                count, variance = float(table.counts[code]), float(table.variances[code])
-            else:
-                answer = self._cells(values, False, (), False, "inverse", "table")
-                count, variance = float(answer.estimate[code]), float(answer.variance[code])
-            self._bucket_is_empty[key] = count <= self._z * math.sqrt(max(variance, 0.0))
+            counts = self._cells([make_axis(axis.column, None)], False, (), False, "inverse", "table")
+            std_error = math.sqrt(max(float(counts.variance[code]), 0.0))
+            self._bucket_is_empty[key] = float(counts.estimate[code]) <= self._z * std_error
         return [code] if self._bucket_is_empty[key] else []
 
     @cached_property
