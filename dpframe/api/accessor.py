@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import inspect
+import weakref
 from collections.abc import Callable, Sequence
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any
@@ -46,6 +47,9 @@ _FACTS = ("plan", "n", "rows", "confidence_level", "clipped", "clipped_at")
 
 _RAW_VERBS = ("check", "draft", "expect", "sanitize")
 """Methods that only ``df.dp`` of a raw frame has."""
+
+_readings: dict[int, Estimates] = {}
+"""The latest reading of each frame that is alive, by the frame's identity: later questions share its fits."""
 
 _EXAMPLES = {
     "estimates": "estimates(confidence_level=0.9)",
@@ -185,7 +189,14 @@ class ReleaseAccessor(Statistics):
 
     def estimates(self, *, confidence_level: float = 0.95, clipped: bool = False) -> Estimates:
         """Return the estimator of this release, at another level or of clipped columns, if need be."""
-        return Estimates(self._frame, confidence_level=confidence_level, clipped=clipped)
+        # A shallow copy, so that a remembered reading does not keep the frame itself alive.
+        frame, key = self._frame.copy(deep=False), id(self._frame)
+        reading = Estimates(frame, confidence_level=confidence_level, clipped=clipped)
+        reading._share_fits(_readings.get(key))
+        if key not in _readings:
+            weakref.finalize(self._frame, _readings.pop, key, None).atexit = False
+        _readings[key] = reading
+        return reading
 
     if not TYPE_CHECKING:  # type checkers report what a release does not have
 

@@ -56,6 +56,10 @@ _BOUNDS = "(LOWER, UPPER)"
 """The form of a declaration of bounds."""
 
 
+_FITS = ("_evidence", "_joints", "_bucket_codes", "_bucket_is_empty", "_synthesizer")
+"""Attributes that follow from the release alone, and that readings of one table share."""
+
+
 class Reading:
     """Released rows, measured tables and the models fitted to them; `Estimates` adds the questions."""
 
@@ -81,6 +85,18 @@ class Reading:
         self._given_tables = tuple(tables)
         self.clipped = clipped
         self._bucket_is_empty: dict[tuple[str, float], bool] = {}
+        self._inputs: tuple[Any, ...] = ()
+
+    def _share_fits(self, earlier: Reading | None) -> None:
+        """Take over what an earlier reading computed, if it read the same rows under the same description.
+
+        No fit depends on the order of rows, on the level of intervals, or on columns passed through.
+        """
+        source = self._source
+        # The content now: an alteration in place may reach this reading's table later.
+        self._inputs = source.content, source.info, self.plan, self._use_measured, self._given_tables
+        if earlier is not None and source.content is not None and self._inputs == earlier._inputs:
+            vars(self).update({name: value for name, value in vars(earlier).items() if name in _FITS})
 
     @property
     def _z(self) -> float:

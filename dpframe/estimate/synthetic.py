@@ -45,7 +45,7 @@ from dpframe.plan.rule import BoundRule
 from dpframe.release.reader import SYNTHETIC, Source
 from dpframe.spaces.arrays import FloatArray, IntArray
 
-SYNTHETIC_CHUNK_ROWS = 16_384
+SYNTHETIC_CHUNK_ROWS = 4_096
 """Number of rows whose classes are drawn at once, so that their weights stay in cache (limit of memory)."""
 
 TABLE_CELLS = 4_096
@@ -143,11 +143,14 @@ def _draw_classes(
         rows = slice(start, start + SYNTHETIC_CHUNK_ROWS)
         masses = np.broadcast_to(weights, (len(classes[rows]), len(weights)))
         for table, place in tables:
-            masses = masses * table[place[rows]]
-        levels = np.cumsum(masses, axis=1)
-        thresholds = generator.random(len(levels), dtype=np.float32) * levels[:, -1]
+            masses = masses * table.take(place[rows], axis=0)
+        # Sums class by class: NumPy's own along rows takes three times as long.
+        for k in range(1, len(weights)):
+            masses[:, k] += masses[:, k - 1]
+        thresholds = generator.random(len(masses), dtype=np.float32) * masses[:, -1]
         # A threshold may round up to the last level, above which there is no class.
-        classes[rows] = np.minimum((levels <= thresholds[:, None]).sum(axis=1), len(weights) - 1)
+        masses[:, -1] = np.inf
+        classes[rows] = (masses > thresholds[:, None]).argmax(axis=1)
     return classes
 
 
@@ -155,20 +158,18 @@ def _draw_cells(laws: FloatArray, keys: IntArray, generator: np.random.Generator
     """Draw a cell for every row from the distribution of its key, shape (keys, cells), by systematic sampling."""
     totals = laws.sum(axis=1, keepdims=True)
     levels = np.cumsum(np.where(totals > 0, laws / np.where(totals > 0, totals, 1.0), 1 / laws.shape[1]), axis=1)
+    # Rounding must not lose a key's last row.
+    levels[:, -1] = 1.0
     order = generator.permutation(len(keys))
-    order = order[np.argsort(keys[order], kind="stable")]
-    counts = np.bincount(keys, minlength=len(laws))
-    first = np.cumsum(counts) - counts
-    sorted_keys = keys[order]
-    rank = np.arange(len(keys)) - first[sorted_keys]
-    positions = (rank + generator.random(len(laws))[sorted_keys]) / counts[sorted_keys]
-    # Adding the key's number makes one ascending array of all keys, which needs one search.
-    levels = levels + np.arange(len(laws))[:, None]
-    # Rounding must not end a key's levels below the next key's start.
-    levels[:, -1] = np.arange(1, len(laws) + 1)
-    cells = np.searchsorted(levels.ravel(), sorted_keys + positions, side="right") - sorted_keys * laws.shape[1]
+    # Numbers of two bytes are sorted by their digits, in a third of the time.
+    short_keys = keys.astype(np.min_scalar_type(len(laws)))
+    order = order[np.argsort(short_keys[order], kind="stable")]
+    counts = np.bincount(keys, minlength=len(laws))[:, None]
+    # A key's k-th row is at (k + u)/count: so many of its rows lie below each level.
+    rows_below = np.clip(np.ceil(levels * counts - generator.random(len(laws))[:, None]), 0, counts).astype(np.int64)
+    rows_in_cells = np.diff(rows_below, axis=1, prepend=0).ravel()
     cells_of_rows = np.empty(len(keys), dtype=np.int64)
-    cells_of_rows[order] = np.clip(cells, 0, laws.shape[1] - 1)
+    cells_of_rows[order] = np.repeat(np.tile(np.arange(laws.shape[1]), len(laws)), rows_in_cells)
     return cells_of_rows
 
 
@@ -311,8 +312,11 @@ class Synthesizer:
             return
         members, sizes = self._model.columns, {name: member.cells for name, member in self._model.columns.items()}
         # Small triples come first: tests of few classes have more power.
-        triples = sorted(combinations(names, 3), key=lambda triple: math.prod(sizes[name] for name in triple))
-        classes = {triple: math.prod(members[name].axis.classes for name in triple) for triple in triples[:MOST_HEARD]}
+        places = np.array(list(combinations(range(len(names)), 3)))
+        cells = np.array([sizes[name] for name in names], dtype=np.float64)[places].prod(axis=1)
+        smallest = places[np.argsort(cells, kind="stable")[:MOST_HEARD]].tolist()
+        triples = [(names[a], names[b], names[c]) for a, b, c in smallest]
+        classes = {triple: math.prod(members[name].axis.classes for name in triple) for triple in triples}
         candidates = [triple for triple, size in classes.items() if size <= MOST_TRIPLE]
         guarded_triples = self._model.guarded(candidates, SURELY)
         dependent = [triple for triple, joint in zip(candidates, guarded_triples, strict=True) if joint is not None]

@@ -93,12 +93,16 @@ class NoisyCounts:
 
     def merge_cells(self, axes: Sequence[Cells]) -> NoisyCounts | None:
         """Return the counts of the cells of other axes, or None if these cut a cell."""
-        if not all(own.refines(axis) for own, axis in zip(self.axes, axes, strict=True)):
+        changes = [
+            (place, own, axis)
+            for place, (own, axis) in enumerate(zip(self.axes, axes, strict=True))
+            if not own.has_cells_of(axis)
+        ]
+        if not all(own.refines(axis) for _, own, axis in changes):
             return None
         counts = self
-        for place, (own, axis) in enumerate(zip(self.axes, axes, strict=True)):
-            if not own.has_cells_of(axis):
-                counts = counts.onto(place, own.overlap_with(axis))
+        for place, own, axis in changes:
+            counts = counts.onto(place, own.overlap_with(axis))
         return replace(counts, axes=tuple(axes))
 
     def to_observation(self, cells: Cells) -> Observation:

@@ -45,6 +45,12 @@ class Runs:
         """Number of values, and of cells."""
         return len(self.starts), self.cells
 
+    def sums(self, values: FloatArray) -> FloatArray:
+        """Return the sum of the values of each run's cells, along the first axis."""
+        # A run may stop after the last cell.
+        padded = np.concatenate([values, np.zeros((1, *values.shape[1:]))])
+        return np.asarray(np.add.reduceat(padded, np.stack([self.starts, self.stops], axis=1).ravel())[::2])
+
     @property
     def widths(self) -> FloatArray:
         """Number of cells of each run."""
@@ -163,9 +169,19 @@ def _update_by_runs(
 ) -> tuple[FloatArray, FloatArray]:
     """Return the update by one step of Kalman's filter (1960) a value, each within the cells correlated with its run.
 
-    Covariances far larger than the noise lose digits here, which those of counts are not.
+    Covariances far larger than the noise lose digits here, which those of counts are not. If no cell is correlated with
+    two runs, as in nested histograms, all steps are one.
     """
-    rows, covariance, runs = rows.copy(), covariance.copy(), observation.runs
+    runs = observation.runs
+    shared = runs.sums(covariance)
+    if (runs.starts < runs.stops).all() and (np.count_nonzero(shared, axis=0) <= 1).all():
+        run_of_cell, shared_of_cell = (shared != 0).argmax(axis=0), shared.sum(axis=0)
+        spread = np.diag(runs.sums(shared.T)) + observation.variances
+        gain, residual = shared_of_cell / spread[run_of_cell], observation.values - runs.sums(rows)
+        is_of_one_run = run_of_cell[:, None] == run_of_cell
+        change = np.where(is_of_one_run, np.outer(gain, shared_of_cell), 0.0)
+        return rows + gain * residual[run_of_cell], covariance - change
+    rows, covariance = rows.copy(), covariance.copy()
     parts = (runs.starts, runs.stops, observation.values, observation.variances)
     for start, stop, value, variance in zip(*(part.tolist() for part in parts), strict=True):
         correlated = np.asarray(covariance[start:stop].any(axis=0))

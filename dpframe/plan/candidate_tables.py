@@ -84,7 +84,8 @@ def candidate_tables(
                 yield from column_tables(name, space, with_sums=False)
         elif not space.is_listed or is_single:
             yield from column_tables(name, space)
-    for pair in sorted(pairs, key=lambda pair: [list(plain).index(name) for name in pair]):
+    places = {name: place for place, name in enumerate(plain)}
+    for pair in sorted(pairs, key=lambda pair: [places[name] for name in pair]):
         yield joint_table(pair, spaces, bins)
 
 

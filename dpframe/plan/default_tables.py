@@ -148,9 +148,7 @@ def choose_defaults(
         return None
     likely_tables, shares = fit(normal_measures)
     alternatives, alternative_shares = fit(_raise_noise(normal_measures))
-    if shares == alternative_shares and [replace(table, sigma2=1.0) for table in likely_tables] == [
-        replace(table, sigma2=1.0) for table in alternatives
-    ]:
+    if shares == alternative_shares and all(map(Measure.is_like, likely_tables, alternatives)):
         measures, normal_bounds = find_noise(likely_tables, shares), find_noise(likely_tables, shares, False)
         if (
             measures

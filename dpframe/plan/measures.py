@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -121,10 +122,13 @@ class Measure:
         """Key that two measures of one table share; cells of equal width and a first level have equal keys."""
         return self.kind, frozenset(self.columns), max(1, self.level)
 
+    def is_like(self, other: Measure) -> bool:
+        """Return whether another measure is of the same cells."""
+        return (self.kind, self.columns, self.most, self.level) == (other.kind, other.columns, other.most, other.level)
+
     def noise(self, spaces: Mapping[str, Space]) -> IntegerNoise:
         """Return the noise's parameters for the accountant, for columns with these spaces."""
-        # The distance of draws from their law.
-        distance = round_up(gaussian_table(self.sigma2).distance)
+        distance = _distance_from_law(self.sigma2)
         space = spaces[self.columns[0]]
         if self.kind == "sum":
             # A replaced row moves the sum by at most the range of codes.
@@ -174,6 +178,12 @@ class Measure:
     def from_json(cls, data: Any) -> Measure:
         """Read the measure back; `PlanError` for anything else."""
         return from_object(cls, data, "every measure")
+
+
+@lru_cache(maxsize=256)
+def _distance_from_law(sigma2: float) -> float:
+    """Return the distance of the noise's draws from their law, rounded up."""
+    return round_up(gaussian_table(sigma2).distance)
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,13 +9,14 @@ from fractions import Fraction
 from functools import partial
 
 from dpframe.accounting.budget import Budget
+from dpframe.accounting.discrete_gaussian import IntegerNoise, noise_step
 from dpframe.accounting.gaussian_dp import Step, promise_step
 from dpframe.errors import DpframeWarning, ParameterError, list_below, name_list, tuple_label, warn
 from dpframe.plan.budget_shares import budget_shares, goal_costs, goal_shares, listed_shares
 from dpframe.plan.candidate_tables import JOINT_NUMBER_BINS, candidate_tables, listed_tables
 from dpframe.plan.default_tables import MOST_BINS, choose_defaults, fit_to_noise, missing_tables
 from dpframe.plan.levels import FIRST_LEVEL_CELLS
-from dpframe.plan.measures import MEASURED_SLACK_SHARE, Measure, check_measures, measures_step
+from dpframe.plan.measures import MEASURED_SLACK_SHARE, Measure, check_measures
 from dpframe.spaces import Space
 from dpframe.spaces.cells import ball_of, cell_count, is_cut
 from dpframe.totals.least_noise import FAINTEST, least_noise
@@ -77,13 +78,13 @@ class Workload:
         """Return the default or listed tables, with noise of an arbitrary size; refuse tables that cannot be made."""
         if self.measure is None:
             return []
-        measures = list(
-            candidate_tables(spaces, context=self.context)
-            if isinstance(self.measure, str)
-            else listed_tables(self.measure, spaces)
-        )
-        extras = missing_tables(measures, self.added, spaces, MOST_BINS) if self.added else []
-        check_measures([*measures, *extras], spaces)
+        if isinstance(self.measure, str):
+            measures = list(candidate_tables(spaces, context=self.context))
+            if self.added:
+                check_measures([*measures, *missing_tables(measures, self.added, spaces, MOST_BINS)], spaces)
+            return measures
+        measures = list(listed_tables(self.measure, spaces))
+        check_measures(measures, spaces)
         return measures
 
     @property
@@ -235,16 +236,26 @@ def _find_least_noise(
     if not mu > 0 or delta * MEASURED_SLACK_SHARE < FAINTEST:
         return None
 
-    def with_noise(scales: Sequence[float]) -> list[Measure]:
-        return [replace(table, sigma2=sigma2) for table, sigma2 in zip(tables, scales, strict=True)]
+    # Tables of equal noise and weight are one group: wide tables have thousands of pairs in few groups.
+    groups: dict[tuple[IntegerNoise, float], list[int]] = {}
+    for place, (table, weight) in enumerate(zip(tables, weights, strict=True)):
+        groups.setdefault((table.noise(spaces), weight), []).append(place)
+    examples = [tables[places[0]] for places in groups.values()]
 
     def cost_of(scales: Sequence[float]) -> Step:
         if not proved:
             return Step(0.0)
+        noises: list[IntegerNoise] = []
         try:
-            return measures_step(with_noise(scales), spaces, contributions, delta) or Step(0.0)
+            for example, sigma2, places in zip(examples, scales, groups.values(), strict=True):
+                noises += [replace(example, sigma2=sigma2).noise(spaces)] * len(places)
+            return noise_step(noises, contributions, MEASURED_SLACK_SHARE * delta)
         except ParameterError:  # noise so small that its tails count costs more than anything
             return Step(_LARGEST_MU)
 
-    variances = least_noise([table.noise(spaces) for table in tables], weights, mu, contributions, cost_of)
-    return None if variances is None else with_noise(variances)
+    queries, group_weights = [noise for noise, _ in groups], [weight for _, weight in groups]
+    variances = least_noise(queries, group_weights, mu, contributions, cost_of)
+    if variances is None:
+        return None
+    sigma2_of = {place: sigma2 for places, sigma2 in zip(groups.values(), variances, strict=True) for place in places}
+    return [replace(table, sigma2=sigma2_of[place]) for place, table in enumerate(tables)]

@@ -3,7 +3,8 @@
 Costly steps run once. A description is a text, and one text is read into one plan. A table in memory may
 be altered in place between two questions, and only its content shows the change. So its digest, for which every value
 is encoded, is cached under a SHA-256 of all bytes of its randomised columns. The hash takes a small part of the time
-and is computed for every question. Columns of Python objects have no bytes to hash, and are encoded each time.
+and is computed for every question. Equal content also keeps the fits of earlier questions. Columns of Python objects
+have no bytes to hash, and are encoded each time.
 """
 
 from __future__ import annotations
@@ -357,11 +358,9 @@ class Source:
     def _digest(self) -> str:
         """Return the digest, or raise `ColumnError`; digests of known content come from a cache."""
         names = [name for name in self.plan.names if name not in self.missing]
-        content = None if isinstance(self._table, Streamed) else _hash_content(self._table, names)
-        # Streamed tables and Python objects have no hash of content.
-        if content is None:
+        if self.content is None:
             return self._compute_digest(names)
-        key = self.plan.digest, content
+        key = self.plan.digest, self.content
         result = _digests.get(key)
         if result is None:
             try:
@@ -374,6 +373,12 @@ class Source:
             # A new object: Python adds a traceback, and so the table, to every error that it raises.
             raise ColumnError(result.rule, column=result.column, row=result.row)
         return result
+
+    @cached_property
+    def content(self) -> bytes | None:
+        """A hash of the randomised columns' content; None for streamed tables and columns of Python objects."""
+        names = [name for name in self.plan.names if name not in self.missing]
+        return None if isinstance(self._table, Streamed) else _hash_content(self._table, names)
 
     def _compute_digest(self, names: Sequence[str]) -> str:
         digest = Digest(self.plan, self.missing)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
+from functools import cached_property
 from operator import attrgetter
 from typing import Any, ClassVar, TypeVar, cast
 
@@ -185,7 +186,7 @@ class Space(ABC):
         """Number of codes after those of the values, each an answer of the flag: special values, then null."""
         return int(self.has_null)
 
-    @property
+    @cached_property
     def values(self) -> int:
         """Number of codes without special values and null."""
         return self.size - self.flag_codes

@@ -1,7 +1,9 @@
 """The accessor and `sanitize`: one call works, and says what it did."""
 
+import gc
 import re
 import warnings
+import weakref
 
 import numpy as np
 import pandas as pd
@@ -338,3 +340,36 @@ def test_several_columns_where_one_is_asked_for_points_to_joint():
     assert len(safe.dp.value_counts(["a", "b"])) == 8
     with pytest.raises(dpf.ParameterError, match=r"^bins must be a mapping \{column: number or bounds\}$"):
         safe.dp.value_counts(["a", "b"], bins=3)
+
+
+# ------------------------------------------------------------------------------------------------ later questions
+
+
+@pytest.mark.filterwarnings("ignore::dpframe.errors.DpframeWarning")
+def test_later_questions_share_fits_only_while_the_frame_stays(census, census_spaces):
+    """Answers are those of a frame that was asked nothing before: after in-place changes of values and of the order."""
+    names = ["age", "sex", "income"]
+    spaces = {name: census_spaces[name] for name in names}
+    safe = census[names].dp.sanitize(epsilon=6, spaces=spaces, key=KEY, measure=None)  # rows answer
+    first = safe.dp.mean("age", by="sex")
+    at_80 = safe.dp.mean("age", by="sex", confidence_level=0.8)
+    assert (at_80["upper"] < first["upper"]).all()
+    pd.testing.assert_frame_equal(safe.dp.mean("age", by="sex"), first)
+    ordered = safe.sort_values("age")
+    for name in names:
+        safe[name] = ordered[name].array
+    pd.testing.assert_frame_equal(safe.dp.synthesize(random_state=0), safe.copy().dp.synthesize(random_state=0))
+    safe.loc[safe.index[: len(safe) // 2], "age"] = 20
+    pd.testing.assert_frame_equal(safe.dp.mean("age", by="sex"), safe.copy().dp.mean("age", by="sex"))
+
+
+def test_a_frame_that_was_asked_is_freed_with_its_last_name(census):
+    safe = census[["sex"]].dp.sanitize(epsilon=6, spaces={"sex": ["F", "M"]}, key=KEY)
+    safe.dp.value_counts("sex")
+    alive = weakref.ref(safe)
+    gc.disable()
+    try:
+        del safe
+        assert alive() is None
+    finally:
+        gc.enable()

@@ -2,13 +2,15 @@
 
     OMP_NUM_THREADS=1 pytest -n 0 -s tests/benchmarks/test_growth.py --benchmark-only
 
-Nothing here asserts a time. "per value" divides by rows times columns, which the work is at least linear in. The
-longest tables are files, which are planned and released in a process of its own, that tells its peak of memory.
+Nothing here asserts a time. "per value" divides by rows times columns, which the work is at least linear in. Exponents
+compare a table with the next smaller one: a step that grows with the pairs of columns has an exponent of 2. The longest
+tables are files, which are planned and released in a process of its own, that tells its peak of memory.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 import time
@@ -51,8 +53,26 @@ def steps(table: pd.DataFrame) -> dict[str, float]:
         "release": release,
         "one column": took(lambda: safe.dp.value_counts(first))[1],
         "a pair": took(lambda: safe.dp.crosstab(first, second))[1],
+        "group means": took(lambda: safe.dp.mean("column_0", by=first))[1],
+        "group means again": took(lambda: safe.dp.mean("column_0", by=first))[1],
         "synthesize": took(safe.dp.synthesize)[1],
     }
+
+
+TIMES: dict[tuple[int, int], dict[str, float]] = {}
+"""Processor seconds of the steps by rows and columns, for the exponents."""
+
+
+def exponents(rows: int, columns: int) -> str:
+    """Return the exponent of each step's growth from the next smaller table, in columns or in rows."""
+    smaller = [(r, c) for r, c in TIMES if (r < rows and c == columns) or (r == rows and c < columns)]
+    if not smaller:
+        return ""
+    before = max(smaller)
+    growth = math.log(rows * columns / math.prod(before))
+    steps_now, steps_before = TIMES[rows, columns], TIMES[before]
+    parts = [f"{name} {math.log(steps_now[name] / steps_before[name]) / growth:.1f}" for name in steps_now]
+    return f"; exponents from {before[0]:,} × {before[1]}: " + ", ".join(parts)
 
 
 @pytest.mark.filterwarnings("ignore::dpframe.errors.DpframeWarning")
@@ -62,8 +82,10 @@ def steps(table: pd.DataFrame) -> dict[str, float]:
 def test_growth(benchmark: Any, rows: int, columns: int) -> None:
     table = wide(rows, columns)
     found = benchmark.pedantic(lambda: steps(table), rounds=1)
+    TIMES[rows, columns] = found
     each = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in found.items())
-    print(f"\n{rows:,} rows, {columns} columns: {each}; {sum(found.values()) / rows / columns * 1e9:,.0f} ns per value")
+    per_value = sum(found.values()) / rows / columns * 1e9
+    print(f"\n{rows:,} rows, {columns} columns: {each}; {per_value:,.0f} ns per value{exponents(rows, columns)}")
 
 
 FILES = """

@@ -61,6 +61,19 @@ def test_runs_update_as_their_weights_do():
     assert np.array_equal(covariance, before[1])
 
 
+def test_nested_runs_update_as_their_weights_do():
+    """Histograms whose cells are unions of the last one's: no cell is correlated with two runs."""
+    rows, covariance = np.arange(8.0), np.diag(np.arange(1.0, 9.0))
+    for ends in ([0, 2, 3, 6, 8], [0, 3, 8]):
+        observation = Observation(Runs.between(ends), np.linspace(2, 9, len(ends) - 1), np.full(len(ends) - 1, 2.0))
+        dense = Observation(observation.matrix, observation.values, observation.variances)
+        wanted = update(rows, covariance, dense)
+        rows, covariance = update(rows, covariance, observation)
+        np.testing.assert_allclose(rows, wanted[0], rtol=1e-12)
+        np.testing.assert_allclose(covariance, wanted[1], atol=1e-12)
+    assert covariance[0, 7] == 0
+
+
 def test_runs_of_cells_that_are_known_stay_as_they_are():
     rows, covariance = np.array([4.0, 5.0, 6.0]), np.diag([0.0, 0.0, 2.0])
     observation = Observation(Runs.between([0, 2, 3]), np.array([100.0, 8.0]), np.array([1.0, 2.0]))

@@ -47,6 +47,19 @@ def project(values: FloatArray, variances: FloatArray | float = 1.0, total: floa
     return np.asarray(np.maximum(flat - steps[last] * weights, 0.0).reshape(values.shape))
 
 
+def project_each(rows: FloatArray) -> FloatArray:
+    """Project each row to the simplex of shares, as `project` does one.
+
+    >>> project_each(np.array([[0.5, 0.7, -0.4], [0.2, 0.3, 0.5]])).round(2).tolist()
+    [[0.4, 0.6, 0.0], [0.2, 0.3, 0.5]]
+    """
+    falling = -np.sort(-rows, axis=1)
+    places = np.arange(1, rows.shape[1] + 1)
+    thresholds = (np.cumsum(falling, axis=1) - 1.0) / places
+    last = np.where(falling > thresholds, places, 0).max(axis=1, keepdims=True) - 1
+    return np.asarray(np.maximum(rows - np.take_along_axis(thresholds, last, axis=1), 0.0))
+
+
 def fieller_factor(rows: npt.ArrayLike, variance: npt.ArrayLike) -> FloatArray:
     """Return Fieller's factor of a ratio's standard error, for an uncertain base.
 

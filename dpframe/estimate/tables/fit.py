@@ -18,15 +18,15 @@ import hashlib
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
 
-from dpframe.estimate.evidence.combine import project
-from dpframe.estimate.tables.mixture import Mixture, fit_mixture, fit_mixtures, targets_of
+from dpframe.estimate.tables.mixture import Copy, Mixture, fit_mixture, fit_mixtures
 from dpframe.estimate.tables.raking import Margin, scaled
-from dpframe.estimate.tables.tables import Evidence
+from dpframe.estimate.tables.tables import Evidence, near_margins
 from dpframe.observe.noisy_counts import NoisyCounts, pool
 from dpframe.plan.threads import remember
 from dpframe.spaces.arrays import FloatArray
@@ -79,13 +79,12 @@ MOST_LARGER = 6
 One takes about 20 ms (nine columns).
 """
 
-MARGIN_ROUNDS = 3
-"""Rounds of shifting a table to its margins and clipping it at zero (tuned; half and twice it change widths on a
-census by 1 and −2 %)."""
-
 PAIR_SWEEPS = 60
 """Sweeps of iterative proportional fitting over all pairs (tolerance)."""
 
+
+MOST_REMEMBERED_CELLS = 1 << 15
+"""Cells of a joint up to which a fit remembers it (limit of memory)."""
 
 REMEMBERED_FITS = 8
 """Size of the cache of fits (limit of memory)."""
@@ -122,10 +121,19 @@ class TableFit:
         """Hidden classes of one fit of the mixture."""
         return len(self.mixture.weights) // self.mixture.fits
 
+    @cached_property
+    def _joints(self) -> dict[tuple[int, ...], FloatArray]:
+        """Joints that were asked for: those of several columns read all pairs, each pair many times."""
+        return {}
+
     def simple(self, columns: Sequence[int]) -> FloatArray | None:
         """Return the simple estimate of columns in the given order, or None if they were not measured together."""
         if len(columns) == 1:
             return self.evidence.one_ways[columns[0]]
+        if len(columns) == 2:
+            first, second = sorted(columns)
+            shares = self.evidence.simple_pairs.get((first, second))
+            return shares if shares is None or columns[0] == first else shares.T
         table = self.evidence.joints.get(tuple(sorted(columns)))
         if table is None:
             return None
@@ -140,11 +148,18 @@ class TableFit:
         mean of the mixture's joint and the joint from its pairs. The pairs' weight rises with the step of pairs to
         their simple estimates. If exactly these columns were measured, a step to the simple estimate follows.
         """
+        key = tuple(columns)
+        if key in self._joints:
+            return self._joints[key]
         model_shares, simple = self.without_simple(columns), self.simple(columns)
-        if simple is None:
-            return model_shares
-        shares = model_shares + steps_of_cells(model_shares, self.steps.odds(columns)) * (simple - model_shares)
-        return np.asarray(shares / shares.sum())
+        shares = model_shares
+        if simple is not None:
+            shares = model_shares + steps_of_cells(model_shares, self.steps.odds(columns)) * (simple - model_shares)
+            shares = shares / shares.sum()
+        if shares.size <= MOST_REMEMBERED_CELLS:
+            shares.flags.writeable = False
+            self._joints[key] = shares
+        return shares
 
     def without_simple(self, columns: Sequence[int]) -> FloatArray:
         """Return the estimate without the step to the simple estimate of these columns."""
@@ -203,12 +218,13 @@ def choose_classes(evidence: Evidence, candidates: Sequence[int] = CLASSES) -> C
     """
     # Draws of z and −z: errors in proportion to z cancel.
     draws = [evidence.split(SCALE, np.random.default_rng(1), sign) for sign in (1.0, -1.0)]
+    # All candidates have the same targets, which take long to make of a wide table's pairs.
+    fitted_copies = [Copy.of(fitted) for fitted, _ in draws]
+    validation_copies = [Copy.of(validation) for _, validation in draws]
 
     def score_candidate(place: int) -> tuple[float, Choice]:
-        mixtures = fit_mixtures([fitted for fitted, _ in draws], classes=candidates[place], starts=CHOICE_STARTS)
-        score = sum(
-            prediction_error(mixture, validation) for mixture, (_, validation) in zip(mixtures, draws, strict=True)
-        )
+        mixtures = fit_mixtures(fitted_copies, classes=candidates[place], starts=CHOICE_STARTS)
+        score = sum(map(prediction_error, mixtures, validation_copies))
         fitted_draws = tuple((*draw, mixture) for draw, mixture in zip(draws, mixtures, strict=True))
         return score, Choice(candidates[place], fitted_draws)
 
@@ -232,12 +248,12 @@ def choose_classes(evidence: Evidence, candidates: Sequence[int] = CLASSES) -> C
     return best
 
 
-def prediction_error(mixture: Mixture, held: Evidence) -> float:
+def prediction_error(mixture: Mixture, validation: Copy) -> float:
     """Return the prediction error Σ (nP − y)²/σ² over all cells of pairs."""
     laws = np.concatenate(mixture.laws, axis=1)[None]
     shares = laws * mixture.weights[:, None]
-    blocks = [block for target in targets_of(held) for block in target.blocks]
-    return sum(float(block.misfit(laws, shares, held.n)[0][0]) for block in blocks)
+    blocks = [block for target in validation.targets for block in target.blocks]
+    return sum(float(block.misfit(laws, shares, validation.evidence.n)[0][0]) for block in blocks)
 
 
 def steps_of_cells(own: FloatArray, odds: FloatArray | float) -> FloatArray:
@@ -329,17 +345,6 @@ def _yield_profiles(choice: Choice, columns: tuple[int, ...], steps: Steps) -> I
 
 
 # Tables brought to their margins
-
-
-def near_margins(shares: FloatArray, margins: Sequence[FloatArray]) -> FloatArray:
-    """Shift shares to the columns' margins and project them to the simplex, `MARGIN_ROUNDS` times."""
-    for _ in range(MARGIN_ROUNDS):
-        for axis, margin in enumerate(margins):
-            other_axes = tuple(i for i in range(shares.ndim) if i != axis)
-            deficit = (margin - shares.sum(axis=other_axes)) / (shares.size / len(margin))
-            shares = shares + np.expand_dims(deficit, other_axes)
-        shares = project(shares)
-    return shares
 
 
 def fit_to_margins(

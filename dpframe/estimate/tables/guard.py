@@ -18,7 +18,7 @@ import numpy as np
 
 from dpframe.estimate.evidence.likelihood import Channels, channel_of, expectation_maximization, noise_share
 from dpframe.estimate.tables.fit import fit_to_margins
-from dpframe.observe.noisy_counts import through
+from dpframe.observe.observation import chi_square_tail
 from dpframe.observe.significance import FALSE_ALARM
 from dpframe.spaces.arrays import FloatArray
 
@@ -75,16 +75,19 @@ def interaction_chance(counts: FloatArray, expected: FloatArray) -> float:
     """
     residuals, squares = counts - expected, expected
     for axis, size in enumerate(counts.shape):
-        centring = np.eye(size) - 1 / size
-        residuals, squares = through(centring, residuals, axis), through(centring**2, squares, axis)
+        residuals = residuals - residuals.mean(axis=axis, keepdims=True)
+        # The squares of I − 11ᵀ/k are (1 − 2/k)I + 11ᵀ/k².
+        squares = (1 - 2 / size) * squares + squares.sum(axis=axis, keepdims=True) / size**2
     diagonal = math.prod((size - 1) / size for size in counts.shape)
     mean = diagonal * float(expected.sum())
     variance = 2 * float((expected * squares).sum()) + diagonal * mean
     if not mean > 0:
         return 1.0
-    from scipy.special import chdtrc  # imported late, as all of SciPy
-
-    return float(chdtrc(2 * mean**2 / variance, 2 * mean / variance * float((residuals**2).sum())))
+    degrees, value = 2 * mean**2 / variance, 2 * mean / variance * float((residuals**2).sum())
+    # Between whole degrees of freedom the logarithm is nearly straight; a chance of 0 has none.
+    whole = max(math.floor(degrees), 1)
+    below, above = (math.log(max(chi_square_tail(each, value), 5e-324)) for each in (whole, whole + 1))
+    return math.exp(below + max(degrees - whole, 0.0) * (above - below))
 
 
 def interaction_variance(counts: FloatArray, order: int, strength: float) -> FloatArray:

@@ -180,6 +180,24 @@ class Target:
     pace: Pace = OF_TABLES
 
 
+@dataclass(frozen=True, eq=False)
+class Copy:
+    """Evidence, or a copy of it with other noise, with its targets."""
+
+    evidence: Evidence
+    targets: Sequence[Target]
+
+    @classmethod
+    def of(cls, evidence: Evidence) -> Copy:
+        """Return evidence with its targets."""
+        return cls(evidence, targets_of(evidence))
+
+    @property
+    def blocks(self) -> list[Block]:
+        """The targets' blocks in shares."""
+        return [block.in_shares(self.evidence.n) for target in self.targets for block in target.blocks]
+
+
 def targets_of(evidence: Evidence) -> list[Target]:
     """Return the targets of a fit: pairs from tables, and pairs from rows that no table holds."""
     targets = []
@@ -230,30 +248,30 @@ def fit_mixture(
     ``evidence``: counts of at least two columns. ``classes``: hidden classes of each start. One class means
     independence, with shares from all counts of each column, which are more precise than the pairs.
     """
-    return fit_mixtures([evidence], classes=classes, starts=starts, seed=seed, most_steps=most_steps)[0]
+    return fit_mixtures([Copy.of(evidence)], classes=classes, starts=starts, seed=seed, most_steps=most_steps)[0]
 
 
 def fit_mixtures(
-    copies: Sequence[Evidence], *, classes: int, starts: int, seed: int = 0, most_steps: int = MAX_MIXTURE_STEPS
+    copies: Sequence[Copy], *, classes: int, starts: int, seed: int = 0, most_steps: int = MAX_MIXTURE_STEPS
 ) -> list[Mixture]:
     """Fit a mixture to each of several copies of evidence, which differ in their counts; see `fit_mixture`.
 
     All starts of all copies take their steps together; the seeds of the copies follow each other.
     """
     if classes == 1:
-        return [Mixture(np.ones(1), tuple(law[None, :] for law in copy.one_ways)) for copy in copies]
+        return [Mixture(np.ones(1), tuple(law[None, :] for law in copy.evidence.one_ways)) for copy in copies]
     logits = []
     for place, copy in enumerate(copies, start=seed):
-        laws = np.concatenate(copy.one_ways)
+        laws = np.concatenate(copy.evidence.one_ways)
         noise = np.random.default_rng(place).gamma(1.0, 1.0, (starts, classes, len(laws)))
         # The small term keeps logits of empty cells finite.
         logits.append(np.log(laws * noise + 1e-9))
-    targets = targets_of(copies[0])
+    targets, sizes = copies[0].targets, copies[0].evidence.sizes
     tilts = np.zeros((len(copies) * starts, classes))
-    descent = Descent(targets, _stack_blocks(copies, starts), copies[0].sizes, np.concatenate(logits), tilts)
+    descent = Descent(targets, _stack_blocks(copies, starts), sizes, np.concatenate(logits), tilts)
     # The first target has the tables, if any.
     goal = targets[0].pace.discrepancy * targets[0].degrees
-    mixtures = _to_mixtures(*descent.run(np.full(len(tilts), goal), most_steps), copies[0].sizes)
+    mixtures = _to_mixtures(*descent.run(np.full(len(tilts), goal), most_steps), sizes)
     return [mean_mixture(mixtures[start : start + starts]) for start in range(0, len(mixtures), starts)]
 
 
@@ -263,17 +281,16 @@ def refit_mixtures(evidence: Evidence, copies: Sequence[Evidence], mixtures: Seq
     As many fits in turn are the starts of each copy. A copy has two noises: a refit ends when its χ² exceeds its
     start's by the χ² of one noise over all cells. All refits take their steps together.
     """
-    targets = [replace(one, pace=replace(one.pace, rate=one.pace.refit_rate)) for one in targets_of(evidence)]
+    base = Copy.of(evidence)
+    targets = [replace(one, pace=replace(one.pace, rate=one.pace.refit_rate)) for one in base.targets]
     if not targets:
         return list(mixtures)
     laws = np.stack([np.concatenate(mixture.laws, axis=1) for mixture in mixtures])
     weights = np.stack([mixture.weights for mixture in mixtures])
-    copy_blocks = _stack_blocks(copies, len(mixtures) // len(copies))
+    copy_blocks = _stack_blocks([Copy.of(copy) for copy in copies], len(mixtures) // len(copies))
     descent = Descent(targets, copy_blocks, evidence.sizes, np.log(laws + 1e-9), np.log(weights + 1e-9))
     single = laws.astype(np.float32), (laws * weights[:, :, None]).astype(np.float32)
-    start_chi_squares = np.sum(
-        [block.misfit(*single)[0] for block in _stack_blocks([evidence], 1)[: descent.deciding]], axis=0
-    )
+    start_chi_squares = np.sum([block.misfit(*single)[0] for block in base.blocks[: descent.deciding]], axis=0)
     cells = sum(table.counts.size for table in (evidence.pairs or evidence.row_pairs).values())
     return _to_mixtures(*descent.run(start_chi_squares + OF_TABLES.discrepancy * cells, REFIT_STEPS), evidence.sizes)
 
@@ -285,9 +302,9 @@ def mean_mixture(mixtures: Sequence[Mixture]) -> Mixture:
     return Mixture(weights, tuple(np.concatenate(class_laws) for class_laws in laws), len(mixtures))
 
 
-def _stack_blocks(copies: Sequence[Evidence], starts: int) -> list[Block]:
+def _stack_blocks(copies: Sequence[Copy], starts: int) -> list[Block]:
     """Return blocks in shares with the counts of each copy in turn, for so many starts of each."""
-    blocks_by_copy = [[b.in_shares(copy.n) for target in targets_of(copy) for b in target.blocks] for copy in copies]
+    blocks_by_copy = [copy.blocks for copy in copies]
     if len(copies) == 1:
         return blocks_by_copy[0]
     matching_blocks = zip(*blocks_by_copy, strict=True)

@@ -18,6 +18,9 @@ from dpframe.spaces.arrays import FloatArray, IntArray
 RAKING_SWEEPS = 4
 """Sweeps over all tables: more change little, as noisy tables have no common solution (tolerance)."""
 
+SCALING_TOLERANCE = 1e-12
+"""Part of all weights that a sweep moves, up to which sweeps end: the next ones move less (tolerance)."""
+
 MOST_EXCHANGES = 100
 """Rounds in which rows that break a rule try to exchange a value of each column (limit of time)."""
 
@@ -70,13 +73,17 @@ def raked(
     target_sizes = np.diff(np.minimum(ends, len(kind)), prepend=0)
     # Surplus rows of a kind change to a kind with too few rows; replaced rows come last, so they change first.
     order = generator.permutation(len(kind))
+    has_surplus = target_sizes < kind_sizes
+    order = order[has_surplus[kind[order]]]
     order = order[np.lexsort((replaced[order], kind[order]))]
-    rank = np.arange(len(kind)) - np.repeat(np.cumsum(kind_sizes) - kind_sizes, kind_sizes)
-    surplus_rows = order[rank >= np.repeat(target_sizes, kind_sizes)]
+    sizes_of_surplus = kind_sizes[has_surplus]
+    rank = np.arange(len(order)) - np.repeat(np.cumsum(sizes_of_surplus) - sizes_of_surplus, sizes_of_surplus)
+    surplus_rows = order[rank >= np.repeat(target_sizes[has_surplus], sizes_of_surplus)]
     scarce_kinds = np.repeat(np.arange(len(kind_sizes)), np.maximum(target_sizes - kind_sizes, 0))
-    new_kinds = np.array(kind, dtype=np.int64)
-    new_kinds[surplus_rows] = generator.permutation(scarce_kinds)
-    return [np.asarray(column[new_kinds], dtype=np.int64) for column in of_kinds]
+    new_kinds, raked_cells = generator.permutation(scarce_kinds), [np.array(cell, dtype=np.int64) for cell in cells]
+    for cell, of_kind in zip(raked_cells, of_kinds, strict=True):
+        cell[surplus_rows] = of_kind[new_kinds]
+    return raked_cells
 
 
 def exchange(
@@ -161,12 +168,18 @@ class Margin(NamedTuple):
 
 
 def scaled(weights: FloatArray, margins: Iterable[Margin], sweeps: int, furthest: float | None = None) -> FloatArray:
-    """Scale weights to margins in turn (Deming and Stephan 1940), by at most ``furthest`` in one step."""
+    """Scale weights to margins in turn (Deming and Stephan 1940), by at most ``furthest`` in one step.
+
+    Sweeps end early once the weights stay.
+    """
     for _ in range(sweeps):
+        before = weights
         for target, sums, to_weights in margins:
             current = sums(weights)
             ratio = np.divide(target, current, out=np.zeros_like(current), where=current > 0)
             weights = weights * to_weights(ratio if furthest is None else np.clip(ratio, 1 / furthest, furthest))
+        if np.abs(weights - before).sum() <= SCALING_TOLERANCE * weights.sum():
+            break
     return weights
 
 
@@ -176,8 +189,10 @@ def margins_of(
     """Yield margins of rows, or of kinds of rows, with the tables' shares; cells of few rows are merged."""
     for columns, shares in tables.items():
         cells, target_rows = _merge_rare_cells(shares.ravel() * rows)
-        places = cells[np.ravel_multi_index([of_kinds[c] for c in columns], shares.shape)].astype(np.int32)
-        yield Margin.of_places(target_rows, places)
+        flat_cells = of_kinds[columns[0]]
+        for column, size in zip(columns[1:], shares.shape[1:], strict=True):
+            flat_cells = flat_cells * size + of_kinds[column]
+        yield Margin.of_places(target_rows, cells.astype(np.int32)[flat_cells])
 
 
 def _merge_rare_cells(target_rows: FloatArray) -> tuple[IntArray, FloatArray]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -10,10 +11,14 @@ from itertools import combinations
 import numpy as np
 
 from dpframe.errors import ParameterError
-from dpframe.estimate.evidence.combine import project
+from dpframe.estimate.evidence.combine import project, project_each
 from dpframe.estimate.evidence.likelihood import expectation_maximization, noise_share
 from dpframe.observe.noisy_counts import NoisyCounts, pool
 from dpframe.spaces.arrays import FloatArray
+
+MARGIN_ROUNDS = 3
+"""Rounds of shifting a table to its margins and clipping it at zero (tuned; half and twice it change widths on a
+census by 1 and −2 %)."""
 
 
 def row_table(columns: Sequence[int], counts: FloatArray, channels: Sequence[FloatArray]) -> NoisyCounts:
@@ -86,9 +91,19 @@ class Evidence:
         """The tables of original rows."""
         return [table for table in self.tables if not table.channels]
 
+    @cached_property
+    def _measured_by_column(self) -> dict[int, list[NoisyCounts]]:
+        """The measured tables that hold each column."""
+        tables: dict[int, list[NoisyCounts]] = {}
+        for table in self.measured:
+            for column in table.columns:
+                tables.setdefault(column, []).append(table)
+        return tables
+
     def seen(self, columns: Sequence[int]) -> list[NoisyCounts]:
         """Return the counts of some columns' cells by each measured table that holds them, in the given order."""
-        return [table.sum_to(columns) for table in self.measured if set(columns) <= set(table.columns)]
+        tables = self._measured_by_column.get(columns[0], [])
+        return [table.sum_to(columns) for table in tables if set(columns) <= set(table.columns)]
 
     def known(self, columns: Sequence[int]) -> NoisyCounts | None:
         """Return the pooled counts of some columns' cells, or None if no table holds all of these columns."""
@@ -140,3 +155,32 @@ class Evidence:
     def one_ways(self) -> tuple[FloatArray, ...]:
         """The shares of every column."""
         return tuple(self.one_way(c) for c in range(len(self.sizes)))
+
+    @cached_property
+    def simple_pairs(self) -> dict[tuple[int, int], FloatArray]:
+        """Pairs a < b near their columns' shares; pairs of one shape are computed together."""
+        pairs_by_shape: dict[tuple[int, ...], list[tuple[int, int]]] = {}
+        for pair, table in self.pairs.items():
+            pairs_by_shape.setdefault(table.counts.shape, []).append(pair)
+        simple_pairs: dict[tuple[int, int], FloatArray] = {}
+        for pairs in pairs_by_shape.values():
+            counts = np.array([self.pairs[pair].counts for pair in pairs])
+            margins = [np.array([self.one_ways[pair[side]] for pair in pairs]) for side in (0, 1)]
+            simple_pairs |= zip(pairs, near_margins(counts / self.n, margins), strict=True)
+        return simple_pairs
+
+
+def near_margins(shares: FloatArray, margins: Sequence[FloatArray]) -> FloatArray:
+    """Shift shares to the columns' margins and project them to the simplex, `MARGIN_ROUNDS` times.
+
+    Several tables of one shape are in a first axis, of their shares and of each margin.
+    """
+    axes = range(-len(margins), 0)
+    size = math.prod(shares.shape[-len(margins) :])
+    for _ in range(MARGIN_ROUNDS):
+        for axis, margin in zip(axes, margins, strict=True):
+            other_axes = tuple(i for i in axes if i != axis)
+            deficit = margin - shares.sum(axis=other_axes)
+            shares = shares + np.expand_dims(deficit / (size / margin.shape[-1]), other_axes)
+        shares = project_each(shares.reshape(-1, size)).reshape(shares.shape)
+    return shares
