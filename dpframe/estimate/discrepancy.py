@@ -29,6 +29,13 @@ RANK_SCALES = (1.0, 0.7, 0.7)
 On the pairs of nine tables at ε = 1: halved, coverage falls from .952 to .949; times 1.5 it stays.
 """
 
+RANK_TILT_SCALE = 0.05
+"""Scale of the Cauchy prior of the log odds by which a fit errs along the first powers of ranks (tuned; effect below).
+
+On the pairs of ten tables at ε = 1 the L1 error falls by 3 % with it, and by 2 % with .1 and a lighter tail; of
+two normal numbers with a correlation of .7 in 2,000 rows, the estimate's error falls from .28.
+"""
+
 CELL_LOG_ODDS_SD = 0.15
 """Prior scale of a cell's log odds about the distribution m·exp(Φθ) (tuned; effect below).
 
@@ -96,18 +103,21 @@ def rank_basis(shares: FloatArray) -> FloatArray:
     return np.array(basis[1:]).T.reshape(len(shares), -1)
 
 
-def column_basis(shares: FloatArray, ordered: bool) -> tuple[FloatArray, FloatArray]:
+def column_basis(shares: FloatArray, ordered: int, powers: int = len(RANK_SCALES)) -> tuple[FloatArray, FloatArray]:
     """Return the directions of one column, shape (cells, directions), and their prior scales.
 
-    An ordered column has polynomials of ranks; another has the indicator of each category, less its share.
+    The leading ``ordered`` cells have polynomials of ranks up to a power. Each other cell, as a category or null, has
+    its indicator less its share.
     """
-    if ordered:
-        basis = rank_basis(shares)
-        return basis, np.array(RANK_SCALES[: basis.shape[1]])
     # The two indicators of a binary column are collinear: one direction is enough.
     if len(shares) == 2:
         return np.array([[-shares[1]], [shares[0]]]), np.ones(1)
-    return np.eye(len(shares)) - shares, np.ones(len(shares))
+    indicators = (np.eye(len(shares)) - shares)[:, ordered:]
+    if not ordered:
+        return indicators, np.ones(len(shares))
+    ranks = rank_basis(np.maximum(shares[:ordered], 1e-300))[:, :powers]
+    basis = np.concatenate([np.pad(ranks, ((0, len(shares) - ordered), (0, 0))), indicators], axis=1)
+    return basis, np.array([*RANK_SCALES[: ranks.shape[1]], *[1.0] * (len(shares) - ordered)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,16 +125,15 @@ class Discrepancy:
     """Prior of a pair's distribution about a fitted joint, and of a table's cells about the distribution.
 
     ``joint`` is the fitted joint, shape (cells of each column). ``noise`` has the variances of the counts, by cell or
-    class. ``ordered`` flags the columns with an order. ``channels`` are P(class | cell) of counts of released rows,
+    class. ``ordered`` are the numbers of leading cells that have an order. ``channels`` are P(class | cell) of counts of released rows,
     empty for measured counts.
     """
 
     joint: FloatArray
     rows: float
     noise: FloatArray
-    ordered: Sequence[bool]
+    ordered: Sequence[int]
     channels: tuple[FloatArray, ...] = ()
-    scale: float = 1.0
 
     @cached_property
     def _cell_variances(self) -> FloatArray:
@@ -157,7 +166,38 @@ class Discrepancy:
             bases.append(is_rare.astype(np.float64).reshape(-1, 1))
             scales.append(np.ones(1))
         directions = np.clip(np.concatenate(bases, axis=1), -LOG_ODDS_LIMIT, LOG_ODDS_LIMIT)
-        return directions, self.scale * np.concatenate(scales)
+        return directions, np.concatenate(scales)
+
+    @one_thread
+    def tilt_along_ranks(self, counts: FloatArray) -> FloatArray:
+        """Return the fitted joint tilted along the ranks of numbers, towards the counts of the pair's measured table.
+
+        A mixture of few classes has too little dependence of two numbers, and of a number's mean on a category, if
+        noise hides single cells. These few directions sum over many cells. The log odds θ along them have a Cauchy
+        prior: most are 0, and some are large (Gelman, Jakulin, Pittau and Su 2008). Its mode is that of a normal
+        prior whose precision follows from the last θ; the first precision is weak, so that a large θ is found.
+        """
+        joint = np.maximum(self.joint, 1e-12)
+        bases = [
+            column_basis(joint.sum(axis=1 - place), ordered, 1)[0] for place, ordered in enumerate(self.ordered)
+        ]
+        if not any(self.ordered) or not 0 < bases[0].shape[1] * bases[1].shape[1] <= MOST_DIRECTIONS:
+            return self.joint
+        directions = np.einsum("ia,jb->ijab", *bases).reshape(joint.size, -1)
+        fitted = (joint * self.rows)[None]
+        margins = [fitted.sum(axis=2), fitted.sum(axis=1)]
+        weights = 1 / (self.noise + self._cell_variances).ravel()
+        law, theta, precision = fitted, np.zeros(directions.shape[1]), np.ones(directions.shape[1])
+        for _ in range(CONDITIONING_STEPS):
+            slopes = _slopes_within_margins(law, directions)[0]
+            weighted_slopes = (slopes * weights[:, None]).T
+            residual = (counts - law[0]).ravel() + slopes @ theta
+            step = np.linalg.solve(weighted_slopes @ slopes + np.diag(precision), weighted_slopes @ residual) - theta
+            theta = theta + np.clip(step, -LARGEST_STEP, LARGEST_STEP)
+            precision = 2 / (RANK_TILT_SCALE**2 + theta**2)
+            tilts = np.exp(np.clip(directions @ theta, -LOG_ODDS_LIMIT, LOG_ODDS_LIMIT))
+            law = to_margins(fitted * tilts.reshape(fitted.shape), margins)
+        return law[0] / self.rows
 
     @one_thread
     def draw_laws(self, fitted: FloatArray, generator: np.random.Generator) -> FloatArray:

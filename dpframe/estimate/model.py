@@ -168,7 +168,9 @@ class Model:
         tables += [self._fit_one_way(place) for place in range(len(self.names)) if place not in table_places]
         split_indicators = {*self.tables.homes} - {*self._indicators.values()}
         uneven = frozenset(place for place, name in enumerate(self.names) if name in split_indicators)
-        return Evidence(self._source.rows, tuple(member.cells for member in self._members), tuple(tables), uneven)
+        ordered = tuple(member.ordered_cells for member in self._members)
+        sizes = tuple(member.cells for member in self._members)
+        return Evidence(self._source.rows, sizes, tuple(tables), uneven, ordered)
 
     def _yield_measured(self) -> Iterator[NoisyCounts]:
         """Yield measured tables by the fit's cells, summed over columns outside the fit."""

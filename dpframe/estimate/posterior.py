@@ -214,7 +214,7 @@ class TableDraws:
 
     def _make_discrepancy(self, pair: tuple[int, int], count_table: NoisyCounts | None) -> Discrepancy:
         """Return the prior of a pair's distribution about the fit, for the pair's table or None."""
-        ordered = [self.columns[place].axis.column.space.metric != "discrete" for place in pair]
+        ordered = [self.columns[place].ordered_cells for place in pair]
         joint = self.model.fit.joint([self.model.names.index(self.names[place]) for place in pair])
         noise = np.full(joint.shape, np.inf) if count_table is None else count_table.variances
         return Discrepancy(joint, self.rows, noise, ordered, () if count_table is None else count_table.channels)
@@ -325,7 +325,7 @@ class TableDraws:
         ordered_places = []
         for place in triple:
             column = self.columns[place]
-            if column.axis.column.space.metric != "discrete" and column.cells - column.axis.flag_codes > 2:
+            if column.ordered_cells > 2:
                 ordered_places.append(place)
         return max(ordered_places, key=lambda place: self.columns[place].cells, default=None)
 
@@ -568,7 +568,8 @@ def among(evidence: Evidence, places: Sequence[int]) -> Evidence:
         if at not in covered_columns
     ]
     uneven = frozenset(at for place, at in new_places.items() if place in evidence.uneven)
-    return Evidence(evidence.n, sizes, tuple(tables), uneven)
+    ordered = tuple(evidence.ordered[place] for place in places) if evidence.ordered else ()
+    return Evidence(evidence.n, sizes, tuple(tables), uneven, ordered)
 
 
 def followed_noise(fitted: FloatArray, counts: FloatArray) -> FloatArray:

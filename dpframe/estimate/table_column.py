@@ -41,6 +41,11 @@ class TableColumn:
         return int(self.bins.max()) + 1
 
     @property
+    def ordered_cells(self) -> int:
+        """Number of the fit's leading cells that have an order: all but null's, or 0 for categories."""
+        return self.cells - self.axis.flag_codes if self.axis.column.space.metric != "discrete" else 0
+
+    @property
     def is_cut(self) -> bool:
         """Whether the fine cells are finer than the fit's cells."""
         return self.cells < self.axis.cells

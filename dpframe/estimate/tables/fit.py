@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dpframe.estimate.discrepancy import Discrepancy
 from dpframe.estimate.tables.mixture import Copy, Mixture, fit_mixture, fit_mixtures
 from dpframe.estimate.tables.raking import Margin, scaled
 from dpframe.estimate.tables.tables import Evidence, near_margins
@@ -163,9 +164,19 @@ class TableFit:
 
     def without_simple(self, columns: Sequence[int]) -> FloatArray:
         """Return the estimate without the step to the simple estimate of these columns."""
-        if len(columns) <= 2:
+        if len(columns) == 1:
             return self.mixture.joint(columns)
+        if len(columns) == 2:
+            return self._pair(*columns) if columns[0] < columns[1] else self._pair(*reversed(columns)).T
         return geometric_joint(self.mixture.joint(columns), self.pairs_of(columns), (1 - self.steps.common) / 2)
+
+    def _pair(self, first: int, second: int) -> FloatArray:
+        """Return the mixture's joint of two columns, first < second, tilted along ranks if a table counts them."""
+        joint, table = self.mixture.joint((first, second)), self.evidence.pairs.get((first, second))
+        if table is None or not self.evidence.ordered:
+            return joint
+        ordered = [self.evidence.ordered[place] for place in (first, second)]
+        return Discrepancy(joint, self.evidence.n, table.variances, ordered).tilt_along_ranks(table.counts)
 
     def pairs_of(self, columns: Sequence[int]) -> dict[tuple[int, ...], FloatArray]:
         """Return the shares of all pairs of some columns, by their places in ``columns``."""
@@ -175,7 +186,7 @@ class TableFit:
 
 def remembered_fit(evidence: Evidence) -> TableFit:
     """Return the fit to evidence, from the process's cache if possible."""
-    digest = hashlib.sha256(repr((evidence.n, evidence.sizes, *sorted(evidence.uneven))).encode())
+    digest = hashlib.sha256(repr((evidence.n, evidence.sizes, evidence.ordered, *sorted(evidence.uneven))).encode())
     for table in evidence.tables:
         digest.update(repr((table.columns, table.counts.shape)).encode())
         for values in (table.counts, np.asarray(table.variance), *table.channels):

@@ -65,13 +65,15 @@ class Evidence:
 
     ``tables`` are measured tables of any columns, and counts of released rows by pairs, from `row_table`. A fit uses
     the latter for pairs that no measured table holds. ``uneven`` are columns whose cells have counts of very different
-    noise, as indicators that are counted together: the count of false is a sum of many.
+    noise, as indicators that are counted together: the count of false is a sum of many. ``ordered`` are the numbers of
+    leading cells that have an order, by column; () for none.
     """
 
     n: float
     sizes: tuple[int, ...]
     tables: tuple[NoisyCounts, ...] = ()
     uneven: frozenset[int] = frozenset()
+    ordered: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.n > 0:
