@@ -125,8 +125,8 @@ class Discrepancy:
     """Prior of a pair's distribution about a fitted joint, and of a table's cells about the distribution.
 
     ``joint`` is the fitted joint, shape (cells of each column). ``noise`` has the variances of the counts, by cell or
-    class. ``ordered`` are the numbers of leading cells that have an order. ``channels`` are P(class | cell) of counts of released rows,
-    empty for measured counts.
+    class. ``ordered`` are the numbers of leading cells that have an order. ``channels`` are P(class | cell) of counts
+    of released rows, empty for measured counts.
     """
 
     joint: FloatArray
@@ -178,9 +178,7 @@ class Discrepancy:
         prior whose precision follows from the last θ; the first precision is weak, so that a large θ is found.
         """
         joint = np.maximum(self.joint, 1e-12)
-        bases = [
-            column_basis(joint.sum(axis=1 - place), ordered, 1)[0] for place, ordered in enumerate(self.ordered)
-        ]
+        bases = [column_basis(joint.sum(axis=1 - place), ordered, 1)[0] for place, ordered in enumerate(self.ordered)]
         if not any(self.ordered) or not 0 < bases[0].shape[1] * bases[1].shape[1] <= MOST_DIRECTIONS:
             return self.joint
         directions = np.einsum("ia,jb->ijab", *bases).reshape(joint.size, -1)
