@@ -196,12 +196,13 @@ class Discrepancy:
         """Return draws of the pair's distribution in rows by cell, given draws of the fit's counts (first axis).
 
         A fit that follows the share F of a difference errs by F·noise, as refits do, and by (1 − F)·θ. With the
-        prior's precision P and the counts' information I, F = (P + I)⁻¹I; without information F is 0.
+        prior's precision P and the counts' information I, F = (P + I)⁻¹I; without information F is 0. A fit shrinks
+        less than under the prior of scale `LOG_ODDS_SD`: here the scale is 1.
         """
         directions = self.directions
         shape = (len(fitted), directions.shape[1])
         # Student's t is a normal distribution with a gamma-distributed precision.
-        precision = generator.gamma(DEGREES / 2, 2 / DEGREES, shape) / LOG_ODDS_SD**2
+        precision = generator.gamma(DEGREES / 2, 2 / DEGREES, shape)
         slopes = np.maximum(self.joint.ravel() * self.rows, 1e-9)[:, None] * directions
         if self.channels:
             slopes = np.kron(*self.channels) @ slopes

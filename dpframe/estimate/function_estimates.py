@@ -279,7 +279,7 @@ class FunctionEstimates(NumberEstimates):
         >>> spaces = {"sex": ["F", "M"], "education": list(dpf.datasets.EDUCATION), "age": (0, 120)}
         >>> safe = dpf.sanitize(frame, epsilon=4, spaces=spaces, key=bytes(32))
         >>> dpf.Estimates(safe).independence("education", "age").round(3).to_dict()
-        {'p_value': 0.0, 'cramers_v': 0.17, 'lower': 0.151}
+        {'p_value': 0.0, 'cramers_v': 0.169, 'lower': 0.151}
         """
         if one == other:
             raise ParameterError("a column depends on itself; name two columns")
