@@ -3,6 +3,7 @@
 Keys are fixed. Each statistical test states the probability of its failure were the keys drawn at random.
 """
 
+import math
 import warnings
 from dataclasses import replace
 from itertools import combinations, pairwise
@@ -15,7 +16,7 @@ from scipy.stats import hypergeom, nchypergeom_fisher
 
 import dpframe as dpf
 from dpframe.errors import InferenceWarning
-from dpframe.estimate.discrepancy import chance_within_margins
+from dpframe.estimate.discrepancy import Discrepancy, chance_within_margins
 from dpframe.estimate.groups import cross_keys, fieller_means
 from dpframe.estimate.posterior import followed_noise
 from dpframe.estimate.results import RESULTS, Results
@@ -509,6 +510,45 @@ def test_correlations_of_a_heavy_tail_are_near_the_truth():
             narrow.append(of_table["std_error"].loc[one, other])
             wide.append(of_population["std_error"].loc[one, other])
     assert (np.array(wide) > np.array(narrow)).all()
+
+
+@pytest.mark.parametrize(("slope", "least", "most"), [(0.7, 0.4, 0.7), (0.0, -0.03, 0.03)])
+def test_a_fit_without_dependence_is_tilted_to_counts_and_keeps_its_margins(slope, least, most):
+    """Of fixed draws; a cell of 31 rows has a noise of 15, and log odds along ranks have an error of about .1."""
+    generator = np.random.default_rng(4)
+    x = generator.normal(0, 1, 2_000)
+    y = slope * x + math.sqrt(1 - slope**2) * generator.normal(0, 1, 2_000)
+    counts = np.histogram2d(x.clip(-4, 4), y.clip(-4, 4), bins=np.arange(-4.0, 5.0))[0]
+    margins = [counts.sum(axis=1 - place) / 2_000 for place in range(2)]
+    independent = Discrepancy(np.outer(*margins), 2_000.0, np.full((8, 8), 225.0), (8, 8))
+    tilted = independent.tilt_along_ranks(counts + generator.normal(0, 15, (8, 8)))
+    middles = np.arange(8) - 3.5
+    means = [margin @ middles for margin in margins]
+    covariance = (middles - means[0]) @ tilted @ (middles - means[1])
+    scale = math.prod(math.sqrt(m @ (middles - mean) ** 2) for m, mean in zip(margins, means, strict=True))
+    assert least <= covariance / scale <= most
+    for place in range(2):
+        np.testing.assert_allclose(tilted.sum(axis=1 - place), margins[place], atol=1e-3)
+
+
+@pytest.mark.slow
+def test_strong_correlations_are_covered():
+    """Six releases of 2,000 rows at ε = 1: fewer than four of six intervals of 95 % cover with probability .2 %."""
+    held_by_statistic, errors = {"corr": 0, "slope": 0}, []
+    for release in range(6):
+        generator = np.random.default_rng([2_000, release])
+        x = generator.normal(0, 1, 2_000)
+        y = 0.7 * x + np.sqrt(0.51) * generator.normal(0, 1, 2_000)
+        table = pd.DataFrame({"x": x.clip(-4, 4), "y": y.clip(-4, 5), "ward": generator.choice(list("abcd"), 2_000)})
+        spaces = {"x": dpf.Real(-4, 4), "y": dpf.Real(-4, 5), "ward": list("abcd")}
+        asked = dpf.Estimates(dpf.sanitize(table, epsilon=1, spaces=spaces, key=key(release + 1)))
+        found, truth = asked.corr("x", "y"), table["x"].corr(table["y"])
+        errors.append(found["estimate"] - truth)
+        held_by_statistic["corr"] += found["lower"] <= truth <= found["upper"]
+        slope, fitted = np.polyfit(table["x"], table["y"], 1)[0], asked.regress("y ~ x", target="table").loc["x"]
+        held_by_statistic["slope"] += fitted["lower"] <= slope <= fitted["upper"]
+    assert min(held_by_statistic.values()) >= 4
+    assert np.sqrt(np.mean(np.square(errors))) < 0.22
 
 
 def test_a_population_is_known_less_well_than_its_table(safe_shop):
