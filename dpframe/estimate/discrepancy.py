@@ -160,7 +160,7 @@ class Discrepancy:
         is_rare = counts < np.minimum(HINT_SE * np.sqrt(noise), self.rows / joint.size)
         if 1 < is_rare.sum() < joint.size - 1:
             bases.append(is_rare.astype(np.float64).reshape(-1, 1))
-        return np.clip(np.concatenate(bases, axis=1), -LOG_ODDS_LIMIT, LOG_ODDS_LIMIT)
+        return np.asarray(np.clip(np.concatenate(bases, axis=1), -LOG_ODDS_LIMIT, LOG_ODDS_LIMIT))
 
     @one_thread
     def tilt_along_ranks(self, counts: FloatArray) -> FloatArray:
@@ -189,7 +189,7 @@ class Discrepancy:
             precision = 2 / (RANK_TILT_SCALE**2 + theta**2)
             tilts = np.exp(np.clip(directions @ theta, -LOG_ODDS_LIMIT, LOG_ODDS_LIMIT))
             law = to_margins(fitted * tilts.reshape(fitted.shape), margins)
-        return law[0] / self.rows
+        return np.asarray(law[0] / self.rows)
 
     @one_thread
     def draw_laws(self, fitted: FloatArray, generator: np.random.Generator) -> FloatArray:
