@@ -364,8 +364,8 @@ def test_value_counts_take_what_was_paid_for(pair):
     for name in ("sex", "occupation"):
         for options in ({}, {"normalize": True}, {"dropna": False}, {"normalize": True, "target": "population"}):
             more, less = (e.value_counts(name, sort=False, **options) for e in pair)
-            assert more.attrs == {"method": "inverse", "measured": True, "source": "rows"}
-            assert less.attrs == {"method": "inverse", "measured": False, "source": "rows"}
+            assert more.attrs["measured"] is True
+            assert less.attrs["measured"] is False
             assert (more.std_error <= less.std_error * 1.05).all()
     assert (pair[0].value_counts("sex").std_error < 0.97 * pair[1].value_counts("sex").std_error).all()
 

@@ -282,7 +282,7 @@ def test_distributions_are_from_tables(grown, numbers):
     exact = np.histogram(grown["age"], 13, (18, 96))[0]
     assert np.abs(bars["estimate"].to_numpy() - exact).sum() < 0.1 * ROWS
     cut = told.crosstab("sex", "age", bins={"age": [18, 44, 70, 96]})
-    assert cut.attrs == {"method": "model", "source": "tables"}
+    assert (cut.attrs["method"], cut.attrs["source"]) == ("model", "tables")
     truth = pd.crosstab(grown["sex"].astype(str), pd.cut(grown["age"], [18, 44, 70, 96], right=False))
     assert np.abs(cut["estimate"].to_numpy() - truth.to_numpy()).sum() < 0.15 * ROWS
 
