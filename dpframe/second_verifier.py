@@ -752,7 +752,7 @@ def inference_step(plan: Mapping[str, Any], spaces: Mapping[str, Space], finding
 
 
 def check_total(plan: Mapping[str, Any], spaces: Mapping[str, Space], findings: Findings) -> None:
-    """Compare all losses together with the claim."""
+    """Compare all losses together with the claim; what inference takes of ε and δ without a step composes with none."""
     epsilon, delta = number(plan["epsilon"], "epsilon"), number(plan.get("delta", 0), "delta")
     k, sample, n = number(plan.get("contributions", 1), "contributions", True, 1), plan.get("sample"), plan.get("n")
     is_valid = all(x is None or number(x, "rows", True, 1) for x in (sample, n)) and (sample or 1) <= (n or sample or 1)
@@ -784,7 +784,7 @@ def check_total(plan: Mapping[str, Any], spaces: Mapping[str, Space], findings: 
         squares = [(2 * normal_score(*[1 / (1 + unit.pure.exp())] * 2)[1]) ** 2 for unit in units]
         return Step(up(k * sum(squares, ZERO)), k * failing)
 
-    findings.step = lambda: central + rows_step()
+    findings.step = lambda: central + rows_step() + Step(ZERO, Decimal(target < epsilon or delta_left < delta))
     if delta == 0:
         findings.compare("total epsilon", target, up(k * high) if failing == 0 else INFINITE, down(k * low))
     elif central == Step() and failing > 0:

@@ -8,6 +8,7 @@ import json
 import shutil
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -444,6 +445,28 @@ def test_tables_released_together_are_proved_together(delta, tmp_path, capsys):
     assert second_verifier.main([str(tmp_path / "out")]) == second_verifier.PROVED
     assert "of all tables claims" in capsys.readouterr().out
     assert dpf.verify(tmp_path / "out").ok
+
+
+def test_inference_that_states_no_step_composes_with_none(tmp_path):
+    """It would leave the sum of steps out, whatever ε it states."""
+    people = dpf.datasets.make_census(400, columns=["age"]).assign(person=range(400))
+    visits = pd.DataFrame({"person": range(400), "kind": ["a", "b"] * 200})
+    options = {"keys": KEYS, "contributions": {"visits": 2}, "spaces": {"visits": {"kind": ["a", "b"]}}}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        dpf.sanitize({"people": people, "visits": visits}, epsilon=2, key=KEY, **options).write(tmp_path / "out")
+    assert second_verifier.main([str(tmp_path / "out")]) == second_verifier.PROVED
+
+    def forge(data: Data) -> None:
+        for inferred in filter(None, (data["plan"].get("inferred"), data["plan"].get("reused"))):
+            del inferred["mu"], inferred["slack"]
+            inferred["epsilon"] = 60.0
+        data["plan"]["epsilon"] += 60 * bool(data["plan"].get("inferred"))
+
+    for path in (tmp_path / "out").iterdir():
+        edit_file(path, forge)
+    assert second_verifier.main([str(tmp_path / "out")]) != second_verifier.PROVED
+    assert not dpf.verify(tmp_path / "out").ok
 
 
 @pytest.mark.parametrize("what", LINKED)

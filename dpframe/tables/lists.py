@@ -42,7 +42,9 @@ def list_items(
         raise ColumnError(f"holds {column.type}, and Records are for lists; declare another space", column=name)
     lists = column.combine_chunks()
     lists = lists.combine_chunks() if isinstance(lists, pa.ChunkedArray) else lists
-    items, rows = pc.list_flatten(lists), pc.list_parent_indices(lists).to_numpy(zero_copy_only=False).astype(np.int64)
+    # A null list may have hidden items, which `list_flatten` passes over and `list_parent_indices` does not.
+    sizes = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
+    items, rows = pc.list_flatten(lists), np.repeat(np.arange(len(lists)), sizes)
     if kind == VALUES:
         return pa.table({POSITION: _positions(rows), VALUE: items}), rows
     if not types.is_struct(items.type):

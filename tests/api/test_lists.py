@@ -46,7 +46,16 @@ def test_a_column_of_lists_is_a_child_table(tables):
         objects = two[name].astype({column: object for column in ("kind", "cost") if column in two[name]})
         pd.testing.assert_frame_equal(from_arrow[name], two[name], check_dtype=False)
         for part in (safe, planned):
-            pd.testing.assert_frame_equal(part[name].fillna(-1), objects.fillna(-1), check_dtype=False)
+            assert part[name].isna().equals(objects.isna())
+            pd.testing.assert_frame_equal(part[name].dropna(), objects.dropna(), check_dtype=False)
+
+
+def test_hidden_items_of_a_null_list_are_none():
+    items = pa.array([{"kind": "u"}, {"kind": "v"}] * 200)
+    lists = pa.ListArray.from_arrays(pa.array(range(0, 401, 2)), items, mask=pa.array([True] + [False] * 199))
+    frame = pa.table({"visits": lists})
+    safe = dpf.sanitize(frame, epsilon=8, spaces={"visits": dpf.Records({"kind": ["u", "v"]}, max_rows=2)}, key=KEY)
+    assert {name: len(part) for name, part in safe.items()} == {"persons": 200, "visits": 400}
 
 
 def test_synthetic_lists_and_functions_of_them(tables, tmp_path):
