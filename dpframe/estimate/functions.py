@@ -320,8 +320,8 @@ def evaluate(function: Callable[[pd.DataFrame], Any], tables: Resamplable, popul
     index = _merge_labels([labels for labels, _ in results])
     if index is not None and index.empty:
         warn(
-            "f returns no rows on any draw, as if a column that it groups by were all null; other warnings name the "
-            "columns whose spaces were not found: declare spaces={…} for them in the next release",
+            "f returns no rows on any draw: a column that it groups by may be all null; declare spaces={…} for columns "
+            "that were not found",
             InferenceWarning,
         )
     values = np.array(_align_values(results, index))

@@ -32,7 +32,7 @@ A cell with most rows is divided into hundreds, as one value may have them; if t
 """
 
 _ADJACENT_SE = 2.3
-"""Standard errors that mass beside other mass must show (tuned; effect not measured)."""
+"""Standard errors that mass next to other mass must show (tuned; effect not measured)."""
 
 _MIN_TAIL, _FAINT_TAIL, _MAX_TAIL = 0.001, 0.005, 0.05
 """Share of the rows beyond the quantiles that determine bounds: least for exact counts, most with noise (tuned; effect

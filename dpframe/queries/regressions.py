@@ -47,7 +47,7 @@ _FORMULA_EXAMPLE = "visits ~ age + C(ward)"
 
 @dataclass(frozen=True)
 class Term:
-    """A column of a formula: a number by its place between the bounds, or categories beside the first one."""
+    """A column of a formula: a number by its place between the bounds, or categories other than the first one."""
 
     column: QueryColumn
     axis: ListedAxis | None = None
@@ -127,7 +127,7 @@ class _RegressionRows:
 
 @dataclass(frozen=True)
 class _Coefficients:
-    """Noisy coefficients, the covariance of their noise, and a bound on what they differ by beside."""
+    """Noisy coefficients, the covariance of their noise, and a bound on their other differences."""
 
     weights: FloatArray
     covariance: FloatArray

@@ -35,9 +35,8 @@ def test_a_plan_is_a_file_and_gives_the_bytes_of_its_options(tables, tmp_path):
     again = dpf.sanitize(tables, plan=plan, key=KEY)
     assert all(again[name].equals(safe[name]) for name in safe)
     assert all(again.releases[name].plan == plan.plans[name] for name in safe)
-    assert dpf.verify(tmp_path / "plan.json")._title.endswith(
-        "one row of patients and up to 3 of visits, by column 'patient_id'"
-    )
+    promise = "one row of patients and up to 3 of visits, by column 'patient_id'"
+    assert promise in str(dpf.verify(tmp_path / "plan.json"))
     expected = dpf.expect(tables, epsilon=4, keys=KEYS, contributions={"visits": 3}, spaces=SPACES)
     assert expected.tables["visits"].rows == 9_000
     assert expected.tables["visits"].table.equals(
