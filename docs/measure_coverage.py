@@ -105,8 +105,8 @@ def coverage_table(figures: pd.DataFrame, section: str) -> str:
             for spaces in SPACES.values():
                 judged = figures[(figures["kind"] == kind) & (figures["spaces"] == spaces)]
                 counts = pd.concat([judged[f"answers at {e:g}"] * judged[f"answered at {e:g}"] for e in EPSILONS])
-                held = pd.concat([judged[f"coverage at {e:g}"] for e in EPSILONS])
-                line.append(f"{(held * counts).sum() / counts.sum():.3f}".lstrip("0") + f" of {counts.sum():,.0f}")
+                coverage = pd.concat([judged[f"coverage at {e:g}"] for e in EPSILONS])
+                line.append(f"{(coverage * counts).sum() / counts.sum():.3f}".lstrip("0") + f" of {counts.sum():,.0f}")
             for rows in SIZES:
                 one = figures[(figures["kind"] == kind) & (figures["rows"] == rows) & (figures["spaces"] == "declared")]
                 parts = [show_width(kind, one[f"half_width at {e:g}"].item()) for e in EPSILONS]

@@ -179,9 +179,9 @@ class ReleasedTables(Mapping[str, "ReleaseFrame"]):
     def _small_tables(self) -> dict[str, pd.DataFrame]:
         """Few synthetic rows of each table, which show what a function reads."""
         with warnings.catch_warnings(action="ignore", category=DpframeWarning):
-            drawn = self._draw(0)
-        key, parents = self._promises[self.parent].key, drawn[self.parent].head(PROBE_ROWS)
-        rows = {n: t[t[self._promises[n].key].isin(parents[key])] for n, t in drawn.items() if n != self.parent}
+            tables = self._draw(0)
+        key, parents = self._promises[self.parent].key, tables[self.parent].head(PROBE_ROWS)
+        rows = {n: t[t[self._promises[n].key].isin(parents[key])] for n, t in tables.items() if n != self.parent}
         return {**rows, self.parent: parents}
 
     def _copies(self, columns: Mapping[str, Sequence[str]]) -> list[dict[str, pd.DataFrame]]:

@@ -178,12 +178,12 @@ def _split_lists(source: Any, records: Mapping[str, Records]) -> tuple[dict[str,
         raise AlreadySanitizedError("the table is a release already; use the original table")
     check_list_names(records, wrapped.names)
     key = free_key([*wrapped.names, *(name for one in records.values() for name in one.spaces)])
-    rest = [name for name in wrapped.names if name not in records]
+    columns = [name for name in wrapped.names if name not in records]
     if isinstance(frame, pd.DataFrame):
-        persons = frame[rest].reset_index(drop=True)
+        persons = frame[columns].reset_index(drop=True)
     else:
         frame = wrapped.table
-        persons = _to_pandas_by_schema(frame.select(rest)) if rest else pd.DataFrame(index=range(wrapped.n))
+        persons = _to_pandas_by_schema(frame.select(columns)) if columns else pd.DataFrame(index=range(wrapped.n))
     tables = {PERSONS: persons.assign(**{key: range(len(persons))})}
     for name, one in records.items():
         items, rows = list_items(name, frame[name], one.kind, one.spaces)

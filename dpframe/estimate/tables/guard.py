@@ -85,9 +85,9 @@ def interaction_chance(counts: FloatArray, expected: FloatArray) -> float:
         return 1.0
     degrees, value = 2 * mean**2 / variance, 2 * mean / variance * float((residuals**2).sum())
     # Between whole degrees of freedom the logarithm is nearly straight; a chance of 0 has none.
-    whole = max(math.floor(degrees), 1)
-    below, above = (math.log(max(chi_square_tail(each, value), 5e-324)) for each in (whole, whole + 1))
-    return math.exp(below + max(degrees - whole, 0.0) * (above - below))
+    lower = max(math.floor(degrees), 1)
+    below, above = (math.log(max(chi_square_tail(each, value), 5e-324)) for each in (lower, lower + 1))
+    return math.exp(below + max(degrees - lower, 0.0) * (above - below))
 
 
 def interaction_variance(counts: FloatArray, order: int, strength: float) -> FloatArray:
