@@ -130,7 +130,8 @@ def link_failures(promises: Mapping[str, Together], plans: Mapping[str, Plan]) -
             failures.append(f"{name}: {refusal}")
         elif any(parent_plan.spaces.get(c.removeprefix(f"{one.parent}.")) != plan[c].space for c in one.context):
             failures.append(f"{name}: the parents' columns have other spaces than in {one.parent}")
-        if one.table != name or plan.contributions != rows or plan.n != rows * (parent_plan.n or 0):
+        is_whole = plan.sample is None and plan.n == rows * (parent_plan.n or 0)
+        if one.table != name or plan.contributions != rows or not is_whole:
             failures.append(f"{name}: its plan is not for {rows} rows of each of {parent_plan.n or 0:,} persons")
         if plan.privacy_id != parent_plan.privacy_id or plan.privacy_id is None or plan.leaks or plan.passthrough:
             failures.append(f"{name}: its plan does not protect all rows of a person")

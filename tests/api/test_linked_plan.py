@@ -93,6 +93,10 @@ FORGERIES = {
         lambda data: data["tables"]["visits"]["plan"].update(n=3_000),
         "visits: its plan is not for 3 rows of ea|need delta|needs",
     ),
+    "sample": (
+        lambda data: data["tables"]["patients"]["plan"].update(sample=500),
+        "patients: its plan is not for 1 rows of each",
+    ),
     "person": (lambda data: data["tables"]["visits"]["plan"].pop("privacy_id"), "does not protect all rows"),
     "context": (lambda data: data["tables"]["visits"].update(context=["cost"]), "columns that the plan does not have"),
     "required": (lambda data: data["tables"]["visits"].update(required=["x"]), "columns that the plan does not have"),
