@@ -74,7 +74,7 @@ def test_every_room_has_a_layer():
 def test_the_page_on_the_architecture_shows_every_layer_and_names_what_exists():
     text = (ROOT.parent / "docs" / "explanation" / "architecture.md").read_text(encoding="utf-8")
     picture = re.search(r"```text\n(.*?)```", text, flags=re.DOTALL)[1]
-    shown = [room for line in picture.splitlines() for room in re.findall(r"(?:^|  )([a-z_]+)(?=  )", line)]
+    shown = [name for line in picture.splitlines() for name in re.findall(r"(?:^|  )([a-z_]+)(?=  )", line)]
     above = [set(names) for names in LAYERS[-2::-1]]
     while above:
         rooms = above.pop(0)
