@@ -9,7 +9,7 @@ from typing import Any, Unpack
 import numpy as np
 import pandas as pd
 
-from dpframe.errors import ParameterError, check_flags, check_whole
+from dpframe.errors import InferenceWarning, ParameterError, check_flags, check_whole, name_list, warn
 from dpframe.estimate import moments
 from dpframe.estimate.answer_options import AnswerOptions
 from dpframe.estimate.axes import BinnedAxis, as_asked
@@ -17,6 +17,7 @@ from dpframe.estimate.base import column_names
 from dpframe.estimate.beyond_bounds import Tails
 from dpframe.estimate.correlations import fitted_correlation
 from dpframe.estimate.evidence.number_law import truncated_root
+from dpframe.estimate.groups import HIDDEN_SD
 from dpframe.estimate.mean_estimates import MeanEstimates, end_numbers
 from dpframe.estimate.not_found import NOT_FOUND, nan_if_not_found, warn_of_hidden
 from dpframe.estimate.results import RESULTS, Results
@@ -600,7 +601,19 @@ class NumberEstimates(MeanEstimates):
 
         results, attrs, index = self._weigh_groups([column], by, weights, target, quantiles, where=where)
         attrs |= self._tail_attrs([column])
-        results = self._in_units(results.each(np.ravel), column)
+        results = results.each(np.ravel)
+        space = self._source.column(column).space
+        if self._tails(column) is None:
+            results = results.within(*end_numbers(space))
+        sd = affine_map(space)[1] * math.sqrt(max(self._joints.law(column).moments[1], 0.0))
+        hidden = int((results.std_error > HIDDEN_SD * sd).sum())
+        if by is not None and hidden:
+            warn(
+                f"{hidden} of {len(results.estimate)} quantiles of {column!r} by {name_list(column_names(by, 'by'))} "
+                "are mostly noise; pool small groups in the next release",
+                InferenceWarning,
+            )
+        results = self._in_units(results, column)
         if by is None:
             table = results.frame(pd.Index(levels, name="q"), attrs)
             return table if has_levels else table.iloc[0].rename(column)

@@ -29,7 +29,6 @@ from dpframe.estimate.discrepancy import (
 )
 from dpframe.estimate.evidence.combine import isotonic, project
 from dpframe.estimate.evidence.law import RowsLaw
-from dpframe.estimate.evidence.number_law import NumberLaw
 from dpframe.estimate.model import Model, Models
 from dpframe.estimate.table_column import moved_by_slopes
 from dpframe.estimate.tables.fit import Steps, TableFit, fit_to_margins
@@ -147,20 +146,20 @@ class TableDraws:
 
     @cached_property
     def fine(self) -> dict[str, FloatArray]:
-        """Shares of the fine cells of each number with a fitted distribution, null last, shape (draws, cells)."""
+        """Shares of the fine cells of each number with a fitted distribution, null last, shape (draws, cells).
+
+        Draws are of the law's posterior, which smooths tails below the noise: the noise of many nearly empty cells
+        would put rows far away.
+        """
         shares_by_column = {}
         for name, column in zip(self.names, self.columns, strict=True):
             law = self.model.tables.law(name) if column.law is not None else None
             if law is not None:
                 noise = self.generator("law", name).standard_normal((TABLE_DRAWS, len(law.rows))) @ law.root.T
                 shares_by_column[name] = np.array(
-                    [_monotone_shares(rows, law.bins, self.rows) for rows in self._central_counts(law) + noise]
+                    [_monotone_shares(rows, law.bins, self.rows) for rows in law.rows + noise]
                 )
         return shares_by_column
-
-    def _central_counts(self, law: NumberLaw) -> FloatArray:
-        """Return the central counts of a number's cells, to which draws add noise."""
-        return law.positive
 
     @cached_property
     def singles(self) -> list[FloatArray]:
@@ -508,10 +507,6 @@ class ConditionedDraws(TableDraws):
                     [RowsLaw.of(channel, replicate.astype(np.float64)).shares for replicate in counts]
                 )
         return shares_by_column
-
-    def _central_counts(self, law: NumberLaw) -> FloatArray:
-        """Return isotonic counts: to truncate each count at 0 would put too many rows into empty tails."""
-        return np.append(law.isotonic_counts, law.positive[law.bins :])
 
     def _draw_pair(self, pair: tuple[int, int]) -> FloatArray:
         count_table = (self.evidence.row_pairs | self.evidence.pairs).get(pair)

@@ -79,7 +79,7 @@ class NumberLaw(Law):
     ``block``: position of the first level's cell that holds every cell. ``total``: the measured sum of the codes.
 
     After `smooth_tails`, ``follows`` has the derivatives of the rows of every cell (first axis) by all rows before.
-    ``hidden`` are the further rows that noise may hide in every cell. ``counted`` is the covariance before.
+    ``hidden`` are the further rows that noise may hide in every cell.
     """
 
     source = "tables"
@@ -94,7 +94,6 @@ class NumberLaw(Law):
     total: Known | None = None
     follows: FloatArray | None = None
     hidden: FloatArray | None = None
-    counted: FloatArray | None = None
 
     @classmethod
     def of(
@@ -212,7 +211,6 @@ class NumberLaw(Law):
             covariance=covariance,
             follows=follows,
             hidden=upper_bounds - np.maximum(rows, 0.0),
-            counted=self.covariance,
         )
 
     def _upper_bounds(self, parts: FloatArray, errors: float = NORMAL_QUANTILE) -> FloatArray:
@@ -283,17 +281,15 @@ class NumberLaw(Law):
 
     @cached_property
     def root(self) -> FloatArray:
-        """Square root of the covariance of the counts before smoothing: maps standard noise to their noise."""
-        values, vectors = np.linalg.eigh(self.covariance if self.counted is None else self.counted)
+        """Square root of the covariance, which maps standard noise to the noise of the rows."""
+        values, vectors = np.linalg.eigh(self.covariance)
         return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
 
     @cached_property
     def replicas(self) -> FloatArray:
         """Projected row counts of bootstrap replicates about the projected estimate, shape (replicas, cells)."""
         generator = np.random.default_rng(0)
-        values, vectors = np.linalg.eigh(self.covariance)
-        root = vectors * np.sqrt(np.maximum(values, 0.0))
-        noise = generator.standard_normal((NUMBER_LAW_REPLICATES, len(self.rows))) @ root.T
+        noise = generator.standard_normal((NUMBER_LAW_REPLICATES, len(self.rows))) @ self.root.T
         return np.array([self._project_rows(self.positive + draw) for draw in noise])
 
     def parts_of(self, parts: FloatArray, sampling: float, z: float) -> FloatArray:
