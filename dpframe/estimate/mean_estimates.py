@@ -150,6 +150,10 @@ class MeanEstimates(WeightedEstimates):
         sampling = self._source.sampling(target)
         scale = moments.Scale.of(self._source.column(column))
         is_weighted = weights is not None and method == "auto" and (by is not None or self._can_draw(column, weights))
+        if where is not None and by is None and weights is None:
+            group = self._mean_of_value(column, where, method, target)
+            if group is not None:
+                return group
         if where is not None or is_weighted:
             by_bins = {by: bins} if isinstance(by, str) and bins is not None else bins
             weighted, attrs, index = self._weigh_groups(
@@ -205,6 +209,29 @@ class MeanEstimates(WeightedEstimates):
         if (errors > HIDDEN_SD).any():
             means.attrs["hidden_groups"] = index[errors > HIDDEN_SD].tolist()
         return means
+
+    def _mean_of_value(self, column: str, where: Mapping[str, Any], method: str, target: str) -> pd.Series[Any] | None:
+        """Return the mean of rows with one listed value of one column from the means by that column; else None.
+
+        A group has one mean, whether ``by`` or ``where`` asks for it.
+        """
+        conditions = self._value_conditions(where)
+        (key, condition), value = next(iter(conditions.items())), next(iter(where.values()))
+        if len(conditions) > 1 or key == column or not condition.column.space.is_listed or not isinstance(value, str):
+            return None
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            means = self._mean(column, key, None, None, None, method, target)
+        assert isinstance(means, pd.DataFrame)
+        if value not in means.index:
+            return None
+        hidden_groups = [value] if value in means.attrs.pop("hidden_groups", []) else []
+        self._warn_of_bounds([column])
+        self._warn_of_groups(column, [key], hidden_groups, 1, means.attrs)
+        attrs = {str(name): fact for name, fact in means.attrs.items()}
+        return Results(*means.loc[[value]].to_numpy().T).series(
+            column, attrs | {"hidden_groups": hidden_groups} if hidden_groups else attrs
+        )
 
     def _can_draw(self, column: str, weights: str) -> bool:
         """Return whether measured tables count a number and weights from 0 on together."""
