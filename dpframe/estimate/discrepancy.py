@@ -4,8 +4,8 @@ A fit shrinks dependence below the noise towards independence, and refits to per
 pair has the distribution m·exp(Φθ), with m the fit's joint. Φ has few directions in which real tables differ: ranks of
 numbers up to the third power, categories, the fit's own dependence, and all rare cells together. θ has a Student prior
 with three degrees of freedom. A fit that follows the share F of a dependence errs by F·noise, as refits do, and by
-(1 − F)·θ; F is read off the refits. The cells of a table deviate from the distribution by sampling within the margins, and by log odds that Φ
-does not describe.
+(1 − F)·θ; F is read off the refits. The cells of a table deviate from the distribution by sampling within the margins,
+and by log odds that Φ does not describe.
 """
 
 from __future__ import annotations
@@ -235,9 +235,10 @@ class Discrepancy:
     ) -> FloatArray:
         """Return draws of the pair's distribution given draws of the fit and of the perturbed counts (first axis both).
 
-        θ is drawn from its prior, with the scales of `scales`, and then moved towards the counts by Gauss–Newton steps (randomise, then optimise:
-        Bardsley, Solonen, Haario and Laine 2014). The weights of Student's t are drawn given θ between steps. The
-        distribution keeps the ``margins``, draws of both columns' counts, so that noise in the margins moves no θ.
+        θ is drawn from its prior, with the scales of `scales`, and then moved towards the counts by Gauss–Newton steps
+        (randomise, then optimise: Bardsley, Solonen, Haario and Laine 2014). The weights of Student's t are drawn given
+        θ between steps. The distribution keeps the ``margins``, draws of both columns' counts, so that noise in the
+        margins moves no θ.
 
         For ordered columns, moments of the counts along ranks are fitted rather than each count (generalised method
         of moments: Hansen 1982). So correlations are unbiased even if no θ describes all cells.
