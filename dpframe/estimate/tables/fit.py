@@ -382,10 +382,11 @@ def _sum_profiles(choice: Choice, group: Sequence[tuple[int, ...]], steps: Steps
     for (fitted, validation, _), fit, shares in zip(choice.draws, fits, shares_by_fit, strict=True):
         for columns, model_shares in zip(group, shares, strict=True):
             simple = fit.simple(columns)
+            simple_counts = fitted.n * (model_shares if simple is None else simple)
             tables = validation.seen(columns) if len(columns) == 1 else [validation.joints[columns]]
             if tables:
-                counts = (fitted.n * one for one in (model_shares, model_shares if simple is None else simple))
-                profiles[columns].append(Profile.of(*counts, pool(tables), len(tables)))
+                profile = Profile.of(fitted.n * model_shares, simple_counts, pool(tables), len(tables))
+                profiles[columns].append(profile)
     return {columns: Profile.sum_of(of_draws) for columns, of_draws in profiles.items()}
 
 
