@@ -12,7 +12,8 @@ n = 10⁸ has as many digits as δ = 0.1, and no grid of sums is ever formed. Th
 - *Sum for integral*, step h: by Poisson's formula the sum is E[e^(θS) Σ_k r(S + 2πk/h)], r(x) = x₊·e^(−θx) ≥ 0,
 and the integral is its term k = 0. Upward, and negligible when θ·2π/h is 40.
 - *Cutting the sum at t_J*: |M(θ+it)| ≤ M(θ), so the tail is at most M(θ)ⁿ e^(τ²θ²/2) · e^(−τ²t_J²/2)/(π·t_J). Added.
-- *Round-off*: φ(t) = M(θ+it)/M(θ) is known to η(t), φⁿ to n·η·(|φ|+η)^(n−1). Added term by term.
+- *Round-off*: φ(t) = M(θ+it)/M(θ) is known to η(t), φⁿ to n·η·(|φ|+η)^(n−1). Added term by term. Terms at high
+frequencies, where some atoms already bound |φ|ⁿ by e^(−50), are replaced by that bound.
 - *Dropping* rare atoms far out, which would widen τ: they add at most Σ weight·value, (x + y)₊ ≤ x₊ + y₊. Added.
 - *Errors of the atoms*: positions are covered by the caller (`secret_order`), masses by e^(n·error).
 """
@@ -42,8 +43,10 @@ _GUESSES, _GUESS_WIDTH = 4, 1e-4
 _TERM_ROUNDING = 4e-16
 _MAX_VALUE = 1e154
 """Largest value of T: squares of larger values overflow, and no saddle could be computed."""
-_MIN_LOG = -750.0
-"""Logarithm whose exponential is 0 in floats."""
+_NEGLIGIBLE_LOG = -50.0
+"""Logarithm of |φ|ⁿ from which on a bound of it is added, as a sum of so small terms changes no digit."""
+_BOUND_ATOMS = 200
+"""Number of atoms by which |φ| is bounded at high frequencies."""
 
 
 def merge(values: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -181,11 +184,19 @@ def _integral(values: FloatArray, weights: FloatArray, outside: float, n: int, m
     t: FloatArray = step * np.arange(blocks * _BLOCK_FREQUENCIES, dtype=np.float64)
     has_mass = law.inside > 0
     inner_values, inside = values[has_mass], law.inside[has_mass]
-    # e^(i·t·T) of all frequencies as products of two short tables: fewer complex exponentials.
-    short = _on_circle(step * np.outer(np.arange(_BLOCK_FREQUENCIES), inner_values))
-    long = _on_circle((step * _BLOCK_FREQUENCIES) * np.outer(np.arange(blocks), inner_values)) * inside
-    phi: NDArray[np.complex128] = (long @ short.T).ravel() + law.outside
-    terms, round_off = _terms(phi, t, tau, law, n, values)
+    spin, mass = float(inside @ np.abs(inner_values)), float(inside.sum())
+    eta = _TERM_ROUNDING * (16 * (1 + mass) + 4 * spin * (t + step * _BLOCK_FREQUENCIES))
+    needed = len(t)
+    if len(inside) > 2 * _BOUND_ATOMS:
+        # |φ| is at most the |φ| of some atoms and the mass of all others.
+        largest = np.argsort(inside)[-_BOUND_ATOMS:]
+        partial = _characteristic(inner_values[largest], inside[largest], step, len(t))
+        log_powers = n * np.log(np.abs(partial) + (1 - float(inside[largest].sum())) + eta)
+        needed = int(np.flatnonzero(log_powers >= _NEGLIGIBLE_LOG)[-1]) + 1
+    phi = _characteristic(inner_values, inside, step, needed) + law.outside
+    terms, round_off = _terms(phi, t[:needed], eta[:needed], tau, law, n)
+    if needed < len(t):
+        round_off = np.append(round_off, np.exp(log_powers[needed:]) / theta**2)
     last = float(t[-1])
     cut_tail = math.exp(-0.5 * (tau * last) ** 2) / (math.pi * last)
     shift = max(1.0, theta * float(values[-1]))
@@ -197,30 +208,26 @@ def _integral(values: FloatArray, weights: FloatArray, outside: float, n: int, m
     return max(math.exp(log_scale + math.log(value)) / n, 5e-324), heavy
 
 
-def _on_circle(angles: FloatArray) -> NDArray[np.complex128]:
-    """Return e^(i·angle): sine and cosine take half of the time of a complex exponential."""
-    points = np.empty(angles.shape, dtype=np.complex128)
-    points.real, points.imag = np.cos(angles), np.sin(angles)
-    return points
+def _characteristic(values: FloatArray, weights: FloatArray, step: float, count: int) -> NDArray[np.complex128]:
+    """Return Σ weight·e^(itT) at t = 0, step, …, as products of two short tables, which double by products, too."""
+    block = math.isqrt(count - 1) + 1
+    tables = []
+    for stride in (1, block):
+        table = np.ones((1, len(values)), dtype=np.complex128)
+        while len(table) < block:
+            angles = (step * stride * len(table)) * values
+            table = np.concatenate([table, table * (np.cos(angles) + 1j * np.sin(angles))])
+        tables.append(table[:block])
+    return np.asarray(((tables[1] * weights) @ tables[0].T).ravel()[:count])
 
 
 def _terms(
-    phi: NDArray[np.complex128], t: FloatArray, tau: float, law: _Tilted, n: int, values: FloatArray
+    phi: NDArray[np.complex128], t: FloatArray, eta: FloatArray, tau: float, law: _Tilted, n: int
 ) -> tuple[FloatArray, FloatArray]:
     """Return the integrand at each t, scaled by its peak, and bounds on its round-off."""
-    spin = float(law.inside @ np.abs(values))
-    eta = _TERM_ROUNDING * (16 + 4 * spin * (t + t[_BLOCK_FREQUENCIES]))
-    terms, round_off = np.zeros((2, len(t)))
-    # For many rows both are below the least float except at some hundred frequencies; the others would take most time.
-    min_size = max(0.0, math.exp(_MIN_LOG / (n - 1)) - float(eta[-1])) if n > 1 else 0.0
-    significant = np.flatnonzero(phi.real**2 + phi.imag**2 >= min_size**2 * (1 - 1e-9))
-    phi, t, eta = phi[significant], t[significant], eta[significant]
     size = np.abs(phi)
     envelope = np.exp(-0.5 * (tau * t) ** 2) / (law.theta**2 + t**2)
     power = np.exp(n * np.log(np.maximum(size, 1e-300))) * envelope
     angle = n * np.angle(phi) + tau**2 * law.theta * t - 2 * np.arctan2(t, law.theta)
-    terms[significant] = power * np.cos(angle)
-    round_off[significant] = (
-        n * eta * np.exp((n - 1) * np.log(np.minimum(size + eta, 1 + 1e-14))) * envelope + 1e-13 * power
-    )
-    return terms, round_off
+    round_off = n * eta * np.exp((n - 1) * np.log(np.minimum(size + eta, 1 + 1e-14))) * envelope + 1e-13 * power
+    return power * np.cos(angle), round_off

@@ -142,12 +142,6 @@ class Discrepancy:
     channels: tuple[FloatArray, ...] = ()
 
     @cached_property
-    def _cell_variances(self) -> FloatArray:
-        """Variances of the table's cells about the distribution: sampling, and log odds of single cells."""
-        chance = chance_within_margins(self.joint * self.rows)
-        return np.asarray(chance + (CELL_LOG_ODDS_SD * chance) ** 2)
-
-    @cached_property
     def directions(self) -> FloatArray:
         """Φ, shape (cells, directions)."""
         joint = np.maximum(self.joint, 1e-12)
@@ -167,35 +161,6 @@ class Discrepancy:
         if 1 < is_rare.sum() < joint.size - 1:
             bases.append(is_rare.astype(np.float64).reshape(-1, 1))
         return np.asarray(np.clip(np.concatenate(bases, axis=1), -LOG_ODDS_LIMIT, LOG_ODDS_LIMIT))
-
-    @one_thread
-    def tilt_along_ranks(self, counts: FloatArray) -> FloatArray:
-        """Return the fitted joint tilted along the ranks of numbers, towards the counts of the pair's measured table.
-
-        A mixture of few classes has too little dependence of two numbers, and of a number's mean on a category, if
-        noise hides single cells. These few directions sum over many cells. The log odds θ along them have a Cauchy
-        prior: most are 0, and some are large (Gelman, Jakulin, Pittau and Su 2008). Its mode is that of a normal
-        prior whose precision follows from the last θ; the first precision is weak, so that a large θ is found.
-        """
-        joint = np.maximum(self.joint, 1e-12)
-        bases = [column_basis(joint.sum(axis=1 - place), ordered, 1) for place, ordered in enumerate(self.ordered)]
-        if not any(self.ordered) or not 0 < bases[0].shape[1] * bases[1].shape[1] <= MOST_DIRECTIONS:
-            return self.joint
-        directions = np.einsum("ia,jb->ijab", *bases).reshape(joint.size, -1)
-        fitted = (joint * self.rows)[None]
-        margins = [fitted.sum(axis=2), fitted.sum(axis=1)]
-        weights = 1 / (self.noise + self._cell_variances).ravel()
-        law, theta, precision = fitted, np.zeros(directions.shape[1]), np.ones(directions.shape[1])
-        for _ in range(CONDITIONING_STEPS):
-            slopes = _slopes_within_margins(law, directions)[0]
-            weighted_slopes = (slopes * weights[:, None]).T
-            residual = (counts - law[0]).ravel() + slopes @ theta
-            step = np.linalg.solve(weighted_slopes @ slopes + np.diag(precision), weighted_slopes @ residual) - theta
-            theta = theta + np.clip(step, -LARGEST_STEP, LARGEST_STEP)
-            precision = 2 / (RANK_TILT_SCALE**2 + theta**2)
-            tilts = np.exp(np.clip(directions @ theta, -LOG_ODDS_LIMIT, LOG_ODDS_LIMIT))
-            law = to_margins(fitted * tilts.reshape(fitted.shape), margins)
-        return np.asarray(law[0] / self.rows)
 
     @one_thread
     def scales(self, fitted: FloatArray, counts: FloatArray) -> FloatArray:
@@ -247,7 +212,9 @@ class Discrepancy:
         shape = draws, count = len(fitted), directions.shape[1]
         diagonal = np.arange(count)
         channel = np.kron(*self.channels) if self.channels else None
-        variance = self.noise.ravel() if self.channels else (self.noise + self._cell_variances).ravel()
+        variance = (
+            self.noise.ravel() if self.channels else (self.noise + _cell_variances(self.joint * self.rows)).ravel()
+        )
         moments = None
         if any(self.ordered) and channel is None:
             moments = _double_center(directions, fitted.shape[1:])
@@ -339,23 +306,85 @@ def _double_center(directions: FloatArray, shape: tuple[int, ...]) -> FloatArray
 
 
 def _slopes_within_margins(law: FloatArray, directions: FloatArray) -> FloatArray:
-    """Return slopes of a distribution along directions with fixed margins, shape (draws, cells, directions)."""
-    centred = directions.reshape(1, *law.shape[1:], -1)
-    weights = law[..., None]
-    for _ in range(DRAWN_MARGIN_SWEEPS):
-        for axis in (1, 2):
-            sums = np.maximum(weights.sum(axis=axis, keepdims=True), 1e-9)
-            centred = centred - (weights * centred).sum(axis=axis, keepdims=True) / sums
-    return np.asarray((weights * centred).reshape(len(law), -1, directions.shape[1]))
+    """Return slopes of a distribution along directions with fixed margins, shape (draws, cells, directions).
+
+    ``directions`` has the shape (cells, directions), or another set of directions in a first axis for each draw.
+    """
+    cells = directions.reshape(-1, *law.shape[1:], directions.shape[-1])
+    # Means by row and column are subtracted in turn: only the means change, not the cells.
+    shares = law / np.maximum(law.sum(axis=2), 1e-9)[:, :, None]
+    sums = np.maximum(law.sum(axis=1), 1e-9)
+    shares_by_column = law.transpose(0, 2, 1) / sums[:, :, None]
+    weighted = law[..., None] * cells
+    by_row, by_column = (shares[:, :, None, :] @ cells)[:, :, 0], weighted.sum(axis=1) / sums[:, :, None]
+    row_means, column_means = np.zeros_like(by_row), by_column
+    for sweep in range(DRAWN_MARGIN_SWEEPS):
+        if sweep:
+            column_means = by_column - shares_by_column @ row_means
+        row_means = by_row - shares @ column_means
+    weighted -= law[..., None] * (row_means[:, :, None] + column_means[:, None])
+    return np.asarray(weighted.reshape(len(law), -1, directions.shape[-1]))
 
 
 def to_margins(counts: FloatArray, margins: Sequence[FloatArray]) -> FloatArray:
     """Return draws of a pair's counts scaled to draws of both columns' counts."""
+    by_row, by_column = np.ones((len(counts), counts.shape[1], 1)), np.ones((len(counts), 1, counts.shape[2]))
     for _ in range(DRAWN_MARGIN_SWEEPS):
-        for axis, margin in ((2, margins[0]), (1, margins[1])):
-            sums = counts.sum(axis=axis)
-            counts = counts * np.expand_dims(margin / np.maximum(sums, 1e-9), axis)
-    return counts
+        sums = by_row * (counts @ by_column.transpose(0, 2, 1))
+        by_row = by_row * margins[0][:, :, None] / np.maximum(sums, 1e-9)
+        sums = by_column * (by_row.transpose(0, 2, 1) @ counts)
+        by_column = by_column * margins[1][:, None, :] / np.maximum(sums, 1e-9)
+    return np.asarray(counts * by_row * by_column)
+
+
+@one_thread
+def tilt_along_ranks(
+    joints: FloatArray, bases: Sequence[Sequence[FloatArray]], counts: FloatArray, noise: FloatArray, rows: float
+) -> FloatArray:
+    """Return fitted joints of pairs tilted along the ranks of numbers, towards the counts of their measured tables.
+
+    A mixture of few classes has too little dependence of two numbers, and of a number's mean on a category, if noise
+    hides single cells. These few directions sum over many cells. The log odds θ along them have a Cauchy prior: most
+    are 0, and some are large (Gelman, Jakulin, Pittau and Su 2008). Its mode is that of a normal prior whose precision
+    follows from the last θ; the first precision is weak, so that a large θ is found.
+
+    ``joints``, ``counts`` and ``noise`` (variances of the counts) have the shape (pairs, cells of each column).
+    ``bases`` are the `column_basis` of both columns of each pair, with ranks to the first power.
+    """
+    first, second = (_stack_bases(of_column) for of_column in bases)
+    directions = (first[:, :, None, :, None] * second[:, None, :, None, :]).reshape(len(joints), joints[0].size, -1)
+    if not 0 < directions.shape[-1] <= MOST_DIRECTIONS:
+        return joints
+    fitted = np.maximum(joints, 1e-12) * rows
+    margins = [fitted.sum(axis=2), fitted.sum(axis=1)]
+    weights = 1 / (noise + _cell_variances(joints * rows)).reshape(len(joints), -1, 1)
+    law, theta = fitted, np.zeros((len(joints), directions.shape[-1], 1))
+    precision = np.ones_like(theta)
+    for _ in range(CONDITIONING_STEPS):
+        slopes = _slopes_within_margins(law, directions)
+        weighted_slopes = (slopes * weights).transpose(0, 2, 1)
+        residual = (counts - law).reshape(len(joints), -1, 1) + slopes @ theta
+        information = weighted_slopes @ slopes + precision * np.eye(directions.shape[-1])
+        step = np.linalg.solve(information, weighted_slopes @ residual) - theta
+        theta = theta + np.clip(step, -LARGEST_STEP, LARGEST_STEP)
+        precision = 2 / (RANK_TILT_SCALE**2 + theta**2)
+        tilts = np.exp(np.clip(directions @ theta, -LOG_ODDS_LIMIT, LOG_ODDS_LIMIT))
+        law = to_margins(fitted * tilts.reshape(fitted.shape), margins)
+    return np.asarray(law / rows)
+
+
+def _stack_bases(bases: Sequence[FloatArray]) -> FloatArray:
+    """Return the bases of one column of each pair; a column of one occupied cell has 0 along its ranks."""
+    stacked = np.zeros((len(bases), len(bases[0]), max(basis.shape[1] for basis in bases)))
+    for row, basis in zip(stacked, bases, strict=True):
+        row[:, stacked.shape[2] - basis.shape[1] :] = basis
+    return stacked
+
+
+def _cell_variances(counts: FloatArray) -> FloatArray:
+    """Return variances of a table's cells about its distribution: sampling, and log odds of single cells."""
+    chance = chance_within_margins(counts)
+    return np.asarray(chance + (CELL_LOG_ODDS_SD * chance) ** 2)
 
 
 def gamma_about(mean: FloatArray, variance: FloatArray, generator: np.random.Generator) -> FloatArray:

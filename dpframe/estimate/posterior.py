@@ -32,7 +32,7 @@ from dpframe.estimate.evidence.combine import isotonic, project
 from dpframe.estimate.evidence.law import RowsLaw
 from dpframe.estimate.model import Model, Models
 from dpframe.estimate.table_column import moved_by_slopes
-from dpframe.estimate.tables.fit import Steps, TableFit, fit_to_margins
+from dpframe.estimate.tables.fit import Steps, TableFit, fit_pairs, fit_to_margins
 from dpframe.estimate.tables.guard import interaction_variance
 from dpframe.estimate.tables.mixture import Mixture, mean_mixture, refit_mixtures
 from dpframe.estimate.tables.tables import Evidence
@@ -201,11 +201,16 @@ class TableDraws:
 
         def joints(evidence: Sequence[Evidence], mixtures: Sequence[Mixture]) -> FloatArray:
             groups = [mixtures[draw * self.each : (draw + 1) * self.each] for draw in range(TABLE_DRAWS)]
-            fits = (
+            fits = [
                 TableFit(copy_evidence, mean_mixture(group), steps_of_columns)
                 for copy_evidence, group in zip(evidence, groups, strict=True)
+            ]
+            if len(places) > 2:
+                return np.array([fit.mixture.joint(places) for fit in fits])
+            pair = places[0], places[1]
+            return np.array(
+                [fit.step_to_simple(pair, *shares) for fit, shares in zip(fits, fit_pairs(fits, [pair]), strict=True)]
             )
-            return np.array([fit.joint(places) if len(places) == 2 else fit.mixture.joint(places) for fit in fits])
 
         refits, starts = joints(self.copies, self.mixtures), joints([self.evidence] * TABLE_DRAWS, self.starts)
         moves = np.log((refits + min_share) / (starts + min_share))

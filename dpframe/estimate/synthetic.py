@@ -285,12 +285,13 @@ class Synthesizer:
                 source = model.tables.source_of([name]) if is_fitted else "rows"
             rows[name, ""] = (source, math.nan, math.nan, math.nan, is_found)
         tables_of_pairs = model.evidence.row_pairs | model.evidence.pairs
+        joints = model.fit.pairs_of(range(len(model.names)))
         for i, j in combinations(range(len(model.names)), 2):
             names, table = (model.names[i], model.names[j]), tables_of_pairs.get((i, j))
             if missing_columns & set(names) or table is None:
                 rows[names] = ("none", math.nan, math.nan, math.nan, False)
                 continue
-            joint = model.fit.joint((i, j))
+            joint = joints[i, j]
             margins = [joint.sum(axis=1), joint.sum(axis=0)]
             dependence = float(np.abs(joint - np.outer(*margins)).sum() / 2)
             if table.channels:

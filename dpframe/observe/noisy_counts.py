@@ -127,9 +127,11 @@ def pool(counts: Sequence[NoisyCounts]) -> NoisyCounts:
     """
     if len(counts) == 1:
         return counts[0]
-    precision = sum(1 / one.variances for one in counts)
-    mean = sum(one.counts / one.variances for one in counts) / precision
-    return NoisyCounts(counts[0].columns, np.asarray(mean), np.asarray(1 / precision), counts[0].axes)
+    # Most tables have one variance for all cells: no array of it is made.
+    variances = [one.sigma**2 for one in counts]
+    precision = sum(1 / variance for variance in variances)
+    mean = np.asarray(sum(one.counts / variance for one, variance in zip(counts, variances, strict=True)) / precision)
+    return NoisyCounts(counts[0].columns, mean, np.broadcast_to(1 / precision, mean.shape), counts[0].axes)
 
 
 def pool_one_ways(counts: Sequence[NoisyCounts]) -> list[NoisyCounts]:

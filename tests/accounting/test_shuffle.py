@@ -231,6 +231,17 @@ def test_the_mean_of_the_positive_part_beside_exact_sums_far_out(n, gain, chance
     assert truth <= Decimal(bound) <= truth * Decimal("1.000001")
 
 
+def test_many_atoms_beside_the_law_of_their_sum():
+    """Sums of 300 rows of 601 whole numbers, whose law is a power of a Fourier transform: few frequencies count."""
+    values, n, size = np.arange(-310, 291), 300, 1 << 18
+    law = np.bincount(values % size, np.full(601, 0.8 / 601), size)
+    law[0] += 0.2
+    sums = np.fft.irfft(np.fft.rfft(law) ** n, size)[: size // 2]
+    truth = float(sums @ np.arange(size // 2)) / n
+    bound = positive_mean(values.astype(float), np.full(601, 0.8 / 601), 0.2, n, 0.0)
+    assert truth <= bound <= 1.0001 * truth
+
+
 def test_rare_atoms_far_out_do_not_spoil_the_rest():
     values, weights = np.array([1.2, -1.5]), np.array([0.3, 0.3])
     plain = positive_mean(values, weights, 0.4, 20_000, 0.0)

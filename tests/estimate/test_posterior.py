@@ -16,7 +16,7 @@ from scipy.stats import hypergeom, nchypergeom_fisher
 
 import dpframe as dpf
 from dpframe.errors import InferenceWarning
-from dpframe.estimate.discrepancy import Discrepancy, chance_within_margins
+from dpframe.estimate.discrepancy import chance_within_margins, column_basis, tilt_along_ranks
 from dpframe.estimate.groups import cross_keys, fieller_means
 from dpframe.estimate.posterior import followed_noise
 from dpframe.estimate.results import RESULTS, Results
@@ -520,8 +520,9 @@ def test_a_fit_without_dependence_is_tilted_to_counts_and_keeps_its_margins(slop
     y = slope * x + math.sqrt(1 - slope**2) * generator.normal(0, 1, 2_000)
     counts = np.histogram2d(x.clip(-4, 4), y.clip(-4, 4), bins=np.arange(-4.0, 5.0))[0]
     margins = [counts.sum(axis=1 - place) / 2_000 for place in range(2)]
-    independent = Discrepancy(np.outer(*margins), 2_000.0, np.full((8, 8), 225.0), (8, 8))
-    tilted = independent.tilt_along_ranks(counts + generator.normal(0, 15, (8, 8)))
+    noisy = counts + generator.normal(0, 15, (8, 8))
+    bases = [[column_basis(margin, 8, 1)] for margin in margins]
+    tilted = tilt_along_ranks(np.outer(*margins)[None], bases, noisy[None], np.full((1, 8, 8), 225.0), 2_000.0)[0]
     middles = np.arange(8) - 3.5
     means = [margin @ middles for margin in margins]
     covariance = (middles - means[0]) @ tilted @ (middles - means[1])

@@ -13,6 +13,7 @@ from dpframe.estimate.table_column import moved_by_slopes, quantile_bins, tilt_t
 from dpframe.estimate.tables import mixture
 from dpframe.estimate.tables.fit import (
     Profile,
+    TableFit,
     choose_classes,
     fit_tables,
     fit_to_margins,
@@ -259,6 +260,19 @@ def test_cells_of_many_rows_go_further_to_their_counts():
     assert steps[-1] == pytest.approx(4 * 0.9 / (4 * 0.9 + 0.8182), abs=1e-4)
     assert (steps_of_cells(own, 0.0) == 0).all()
     assert (steps_of_cells(own, math.inf) == 1).all()
+
+
+def test_pairs_tilted_together_are_those_tilted_alone(codes, sizes):
+    """Two ages of one shape, one shifted: their pairs with each other column are one batch, in either order."""
+    twice = measure([*codes, np.roll(codes[-1], 1)], (*sizes, sizes[-1]), 5)
+    evidence = Evidence(twice.n, twice.sizes, twice.tables, ordered=(0, 0, 0, 0, sizes[-1], sizes[-1]))
+    fit, order = fit_tables(evidence), (0, 1, 2, 3, 5, 4)
+    alone, tilted = TableFit(evidence, fit.mixture, fit.steps), 0
+    for (i, j), together in fit.pairs_of(order).items():
+        pair = (order[i], order[j])
+        np.testing.assert_allclose(together, alone.joint(pair), rtol=0, atol=1e-14)
+        tilted += np.abs(alone.without_simple(pair) - fit.mixture.joint(pair)).max() > 1e-6
+    assert tilted == 9
 
 
 def test_triples_err_less_than_their_counts_and_than_what_pairs_say(codes, sizes):

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpframe.estimate.discrepancy import Discrepancy
+from dpframe.estimate.discrepancy import column_basis, tilt_along_ranks
 from dpframe.estimate.tables.mixture import Copy, Mixture, fit_mixture, fit_mixtures
 from dpframe.estimate.tables.raking import Margin, scaled
 from dpframe.estimate.tables.tables import Evidence, near_margins
@@ -86,6 +86,9 @@ PAIR_SWEEPS = 60
 
 MOST_REMEMBERED_CELLS = 1 << 15
 """Cells of a joint up to which a fit remembers it (limit of memory)."""
+
+MOST_TILTED_CELLS = 1 << 14
+"""Cells of pairs that are tilted together, which stay in cache (limit of memory)."""
 
 REMEMBERED_FITS = 8
 """Size of the cache of fits (limit of memory)."""
@@ -150,16 +153,17 @@ class TableFit:
         their simple estimates. If exactly these columns were measured, a step to the simple estimate follows.
         """
         key = tuple(columns)
-        if key in self._joints:
-            return self._joints[key]
-        model_shares, simple = self.without_simple(columns), self.simple(columns)
-        shares = model_shares
+        return self._joints[key] if key in self._joints else self.step_to_simple(key, self.without_simple(key))
+
+    def step_to_simple(self, columns: tuple[int, ...], model_shares: FloatArray) -> FloatArray:
+        """Return the estimate of least error of some columns' shares, from the one of `without_simple`."""
+        shares, simple = model_shares, self.simple(columns)
         if simple is not None:
             shares = model_shares + steps_of_cells(model_shares, self.steps.odds(columns)) * (simple - model_shares)
             shares = shares / shares.sum()
         if shares.size <= MOST_REMEMBERED_CELLS:
             shares.flags.writeable = False
-            self._joints[key] = shares
+            self._joints[columns] = shares
         return shares
 
     def without_simple(self, columns: Sequence[int]) -> FloatArray:
@@ -167,21 +171,50 @@ class TableFit:
         if len(columns) == 1:
             return self.mixture.joint(columns)
         if len(columns) == 2:
-            return self._pair(*columns) if columns[0] < columns[1] else self._pair(*reversed(columns)).T
+            first, second = sorted(columns)
+            shares = fit_pairs([self], [(first, second)])[0][0]
+            return shares if columns[0] == first else shares.T
         return geometric_joint(self.mixture.joint(columns), self.pairs_of(columns), (1 - self.steps.common) / 2)
-
-    def _pair(self, first: int, second: int) -> FloatArray:
-        """Return the mixture's joint of two columns, first < second, tilted along ranks if a table counts them."""
-        joint, table = self.mixture.joint((first, second)), self.evidence.pairs.get((first, second))
-        if table is None or not self.evidence.ordered:
-            return joint
-        ordered = [self.evidence.ordered[place] for place in (first, second)]
-        return Discrepancy(joint, self.evidence.n, table.variances, ordered).tilt_along_ranks(table.counts)
 
     def pairs_of(self, columns: Sequence[int]) -> dict[tuple[int, ...], FloatArray]:
         """Return the shares of all pairs of some columns, by their places in ``columns``."""
-        places = combinations(range(len(columns)), 2)
-        return {(i, j): self.joint((columns[i], columns[j])) for i, j in places}
+        pairs = {(i, j): (columns[i], columns[j]) for i, j in combinations(range(len(columns)), 2)}
+        missing = [pair for pair in pairs.values() if pair[0] < pair[1] and pair not in self._joints]
+        shares = dict(zip(missing, fit_pairs([self], missing)[0], strict=True))
+        return {
+            places: self.step_to_simple(pair, shares[pair]) if pair in shares else self.joint(pair)
+            for places, pair in pairs.items()
+        }
+
+
+def fit_pairs(fits: Sequence[TableFit], pairs: Sequence[tuple[int, int]]) -> list[list[FloatArray]]:
+    """Return the shares of pairs a < b by each fit of the same columns, without the step to their simple estimates.
+
+    Joints of the mixture are tilted along ranks if a table counts the pair; pairs of one shape are tilted together.
+    """
+    joints = [[fit.mixture.joint(pair) for pair in pairs] for fit in fits]
+    leading = fits[0].evidence.ordered
+    batches: dict[tuple[int, ...], list[tuple[int, int]]] = {}
+    for place, (first, second) in enumerate(pairs):
+        if leading and (leading[first] or leading[second]) and (first, second) in fits[0].evidence.pairs:
+            key = (*joints[0][place].shape, leading[first], leading[second])
+            batches.setdefault(key, []).extend((turn, place) for turn in range(len(fits)))
+    used = sorted({column for batch in batches.values() for _, place in batch for column in pairs[place]})
+    bases = [{c: column_basis(np.maximum(fit.mixture.joint((c,)), 1e-12), leading[c], 1) for c in used} for fit in fits]
+    for shape, places in batches.items():
+        size = max(1, MOST_TILTED_CELLS // math.prod(shape[:2]))
+        for batch in (places[start : start + size] for start in range(0, len(places), size)):
+            tables = [fits[turn].evidence.pairs[pairs[place]] for turn, place in batch]
+            tilted = tilt_along_ranks(
+                np.array([joints[turn][place] for turn, place in batch]),
+                [[bases[turn][pairs[place][side]] for turn, place in batch] for side in (0, 1)],
+                np.array([table.counts for table in tables]),
+                np.array([table.variances for table in tables]),
+                fits[0].evidence.n,
+            )
+            for (turn, place), shares in zip(batch, tilted, strict=True):
+                joints[turn][place] = shares
+    return joints
 
 
 def remembered_fit(evidence: Evidence) -> TableFit:
@@ -329,7 +362,7 @@ def _choose_steps(choice: Choice) -> Steps:
     larger = sorted(column_sets[3])[:: math.ceil(len(column_sets[3]) / MOST_LARGER) or 1]
     steps = Steps({}, 0.0)
     for group in (sorted(column_sets[1]), sorted(column_sets[2]), larger):
-        profiles = {columns: Profile.sum_of(_yield_profiles(choice, columns, steps)) for columns in group}
+        profiles = _sum_profiles(choice, group, steps)
         pooled_profile = Profile.sum_of(profiles.values())
         odds = steps.own | {columns: profile.odds(pooled_profile) for columns, profile in profiles.items()}
         steps = Steps(
@@ -340,19 +373,21 @@ def _choose_steps(choice: Choice) -> Steps:
     return steps
 
 
-def _yield_profiles(choice: Choice, columns: tuple[int, ...], steps: Steps) -> Iterator[Profile]:
-    """Yield the profile of some columns' step in each draw."""
-    for fitted, validation, mixture in choice.draws:
-        fit = TableFit(fitted, mixture, steps)
-        model_shares, simple = fit.without_simple(columns), fit.simple(columns)
-        tables = validation.seen(columns) if len(columns) == 1 else [validation.joints[columns]]
-        if tables:
-            yield Profile.of(
-                fitted.n * model_shares,
-                fitted.n * (model_shares if simple is None else simple),
-                pool(tables),
-                len(tables),
-            )
+def _sum_profiles(choice: Choice, group: Sequence[tuple[int, ...]], steps: Steps) -> dict[tuple[int, ...], Profile]:
+    """Return the profile of each table's step, summed over draws; a group holds columns, pairs, or larger tables."""
+    fits = [TableFit(fitted, mixture, steps) for fitted, _, mixture in choice.draws]
+    pairs = [(columns[0], columns[1]) for columns in group if len(columns) == 2]
+    shares_by_fit = fit_pairs(fits, pairs) if pairs else [[fit.without_simple(c) for c in group] for fit in fits]
+    profiles: dict[tuple[int, ...], list[Profile]] = {columns: [] for columns in group}
+    for (fitted, validation, _), fit, shares in zip(choice.draws, fits, shares_by_fit, strict=True):
+        for columns, model_shares in zip(group, shares, strict=True):
+            simple = fit.simple(columns)
+            simple_counts = fitted.n * (model_shares if simple is None else simple)
+            tables = validation.seen(columns) if len(columns) == 1 else [validation.joints[columns]]
+            if tables:
+                profile = Profile.of(fitted.n * model_shares, simple_counts, pool(tables), len(tables))
+                profiles[columns].append(profile)
+    return {columns: Profile.sum_of(of_draws) for columns, of_draws in profiles.items()}
 
 
 # Tables brought to their margins
