@@ -192,8 +192,8 @@ class NumberCounts:
     def mean_noise_sd(self) -> float:
         """Standard error of the mean from noise, in standard deviations of the column.
 
-        The standard deviation follows from the cells with visible rows, evenly spread within a cell; next to a spike from
-        the posterior of the minority.
+        The standard deviation follows from the cells with visible rows, evenly spread within a cell; next to a spike
+        from the posterior of the minority.
         """
         ends, counts, (low, high) = self.ends, self.counts, self.bounds
         if self.has_spike:
