@@ -605,7 +605,7 @@ def _tails(measured: tuple[Measured, ...], space: Space, n: int, gap: float) -> 
     truths = [first, final] == [0.0, 1.0] and space.values == 2
     evidence = number_counts(measured, space, n)
     outside, error = (share * present for share in evidence.share_outside)
-    doubt = math.sqrt(evidence.miss_chance) if truths else 0.0
+    doubt = math.sqrt(evidence.others_chance) if truths else 0.0
 
     def tail(ends: FloatArray, cells: Cells, distance: float, coded: npt.NDArray[np.bool_], room: float) -> Tail:
         with np.errstate(over="ignore"):

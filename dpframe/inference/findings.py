@@ -128,6 +128,12 @@ REASONS = (
     ),
     Reason(
         INTERVALS,
+        "its bounds rest on counts within their noise",
+        lambda column: column.numbers.bounds_noise_factor > 1,
+        lambda column: column.numbers.bounds_noise_factor,
+    ),
+    Reason(
+        INTERVALS,
         "more than a fifth of the rows lies beyond its bounds",
         lambda column: column.numbers.has_many_rows_outside,
         lambda _: _HIDDEN_NOISE_FACTOR,
@@ -137,12 +143,6 @@ REASONS = (
         "one value has most of the rows, and where the others lie is hidden by the noise",
         lambda column: column.numbers.hides_minority,
         lambda _: _HIDDEN_NOISE_FACTOR,
-    ),
-    Reason(
-        INTERVALS,
-        "its bounds rest on counts within their noise",
-        lambda column: column.numbers.bounds_noise_factor > 1,
-        lambda column: column.numbers.bounds_noise_factor,
     ),
     Reason(
         ("intervals",),

@@ -3,7 +3,7 @@
 A fee is 0 for nine of ten rows; the others lie within a few doublings of each other, so that each cell is below its
 noise. Their number follows from n and the count of the commonest value. So shapes are compared by the likelihood of
 all counts together: sizes around any power of two, nearer or farther apart, of either sign, and the single values 0 and
-1. Bounds contain nearly all rows that these shapes expect, and are wide if the counts are uninformative.
+1. Bounds contain nearly all rows that these shapes expect.
 
 Everything here is post-processing: it sees noisy counts and public facts, never the data.
 """
@@ -26,8 +26,9 @@ _SIZE_POWERS = np.arange(-48.0, 64.0)
 _SIZE_SCALES = (0.25, 0.5, 0.8)
 """Scales of the logistic distributions of the power (tuned; with .5 alone 1 in 1,000 columns more are lost)."""
 
-_POINT_ODDS = 20.0
-"""Odds that the others have the value 0 or 1, against any other size (tuned; effect not measured)."""
+_POINT_ODDS, _NEGATIVE_ODDS = 20.0, 0.05
+"""Odds that the others have the value 0 or 1, against any other size; and odds of negative numbers (tuned; with even
+odds of the signs bounds beside a spike reach as far below 0 as above)."""
 
 _BEYOND_SHARE = 0.1
 """Expected share of the others that may lie beyond either bound (tuned; effect below).
@@ -140,15 +141,18 @@ def _make_shapes(ends: FloatArray, spike: int, is_whole: bool) -> tuple[FloatArr
     shapes = np.concatenate(
         [_make_positive_shapes(sign * ends[::sign], sign * is_whole / 2)[:, ::sign] for sign in (1, -1)]
     )
+    # A universal prior of whole numbers for the power (after Rissanen 1983): huge numbers need rows of their own.
+    size_odds = np.tile((1 + np.abs(_SIZE_POWERS)) ** -2.0, 2 * len(_SIZE_SCALES))
+    odds = size_odds * np.repeat([1.0, _NEGATIVE_ODDS], len(size_odds) // 2)
     shapes[:, spike] = 0.0
     shape_totals = shapes.sum(axis=1)
     # Most of other shapes is in the spike's cell or outside all cells.
     is_usable = shape_totals > 0.5
-    shapes = shapes[is_usable] / shape_totals[is_usable, None]
+    shapes, odds = shapes[is_usable] / shape_totals[is_usable, None], odds[is_usable]
     values = [value for value in (0.0, 1.0) if ends[0] <= value < ends[-1]]
     cells = [int(np.searchsorted(ends, value, side="right")) - 1 for value in values]
     points = [cell for cell in cells if cell != spike]
-    odds = np.repeat([1 / max(len(shapes), 1), _POINT_ODDS], [len(shapes), len(points)])
+    odds = np.concatenate([odds / max(odds.sum(), 1e-300), np.full(len(points), _POINT_ODDS)])
     return np.concatenate([shapes, np.eye(len(ends) - 1)[points]]), odds
 
 

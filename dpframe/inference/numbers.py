@@ -134,7 +134,7 @@ class Numbers(Task):
             return 0.0, 1.0
         # From a single round all cells with mass, as a bound too wide costs less than one too narrow.
         if self.max_rounds == 1:
-            return outer_bounds(self._fit_cells(), self._count_present()[0])
+            return outer_bounds(self._fit_cells(), self._count_present()[0], has_sizes=self.unit is None)
         return estimate_bounds(self._fit_cells(), self.n)
 
     def inner(self) -> Space:

@@ -83,16 +83,17 @@ def _extend_range(cells: Cells, last_cell: int, stops: FloatArray, neighbourhood
         last_cell += 1 + int(np.argmax(scores))
 
 
-def best_run_of_cells(cells: Cells, present: float) -> tuple[int, int] | None:
+def best_run_of_cells(cells: Cells, present: float, has_sizes: bool) -> tuple[int, int] | None:
     """Return the first and last cell of the range that seems to have all of ``present`` rows, or None.
 
     Runs of cells are added one after the other, each time the run with most rows beyond its price. The search ends when
-    all rows are found or no run is worth its price, the evidence that its cells must show.
+    all rows are found or no run is worth its price, the evidence that its cells must show. With ``has_sizes`` cells
+    divide sizes, and are less likely beforehand the more sizes they have: outside of usual sizes they are 256-fold.
     """
     size = len(cells.counts)
     error = float(np.sqrt(cells.covariance[0, 0]))
     starts, stops = np.triu_indices(size + 1, 1)
-    prices = np.full(size, _CELL_PRICE * error)
+    prices = _CELL_PRICE * error * (_noise_factors(cells) if has_sizes else np.ones(size))
     is_chosen, remaining_rows = np.zeros(size, dtype=np.bool_), present
     while remaining_rows > 0:
         # Prefix sums give the rows and the price of every run by one subtraction.
@@ -109,6 +110,15 @@ def best_run_of_cells(cells: Cells, present: float) -> tuple[int, int] | None:
         remaining_rows -= float(run_rows[best])
     places = np.flatnonzero(is_chosen)
     return (int(places[0]), int(places[-1])) if len(places) else None
+
+
+def _noise_factors(cells: Cells) -> FloatArray:
+    """Return by cell how many times noisier its rows would be as a sum of counts of halves of doublings."""
+    ends = np.array([float(end) for end in cells.grid.ends])
+    sizes = np.sort(np.abs([ends[:-1], ends[1:] - cells.grid.whole]), axis=0)
+    has_doublings = (sizes[0] > 0) & ((ends[:-1] > 0) | (ends[1:] <= 0))
+    doublings = np.diff(np.log2(np.where(has_doublings, sizes, 1.0)), axis=0)[0]
+    return np.asarray(np.sqrt(np.maximum(2 * doublings, 1.0)))
 
 
 _CELL_PRICE, _SEPARATION_PRICE = 0.75, 5.0
@@ -191,9 +201,9 @@ def are_truth_values(cells: Cells, present: float, missing_variance: float = 0.0
     return bool(remainder < math.sqrt(variance))
 
 
-def outer_bounds(cells: Cells, present: float) -> tuple[float, float] | None:
+def outer_bounds(cells: Cells, present: float, has_sizes: bool) -> tuple[float, float] | None:
     """Return the ends of the cells that have ``present`` rows, or None if only the cell of 0 has rows."""
-    cell_range = best_run_of_cells(cells, present)
+    cell_range = best_run_of_cells(cells, present, has_sizes)
     if cell_range is None:
         return None
     first_cell, last_cell = cell_range

@@ -136,13 +136,34 @@ def counted(edges, counts, variance=100.0):
 def test_bounds_hold_all_rows_that_are_there_and_no_more():
     edges = tuple(2**i for i in range(12))
     near = [0, 300, 400, 280, 25, 15, 10, -10, 5, 0, -20, 10, 15]
-    assert best_run_of_cells(counted(edges, near), 1_000) == (1, 4)
+    assert best_run_of_cells(counted(edges, near), 1_000, has_sizes=True) == (1, 4)
     # What lies apart must hold more, and most where values are rare.
-    assert best_run_of_cells(counted(edges, [0, 300, 400, 200, 0, 0, 0, 0, 0, 100, 0, 0, 0]), 1_000) == (1, 9)
-    assert best_run_of_cells(counted(edges, [0, 300, 400, 200, 0, 0, 0, 0, 0, 35, 0, 0, 0]), 1_000) == (1, 3)
-    assert best_run_of_cells(counted(edges, [0, 300, 400, 200, 0, 0, 0, 0, 0, 45, 0, 0, 0]), 1_000) == (1, 3)
-    assert best_run_of_cells(counted(edges, [0, 300, 400, 200, 0, 0, 0, 0, 0, 0, 0, 53, 0]), 1_000) == (1, 3)
-    assert best_run_of_cells(counted(edges, [-5] * 13), 1_000) is None
+    assert best_run_of_cells(
+        counted(edges, [0, 300, 400, 200, 0, 0, 0, 0, 0, 100, 0, 0, 0]), 1_000, has_sizes=True
+    ) == (1, 9)
+    assert best_run_of_cells(counted(edges, [0, 300, 400, 200, 0, 0, 0, 0, 0, 35, 0, 0, 0]), 1_000, has_sizes=True) == (
+        1,
+        3,
+    )
+    assert best_run_of_cells(counted(edges, [0, 300, 400, 200, 0, 0, 0, 0, 0, 45, 0, 0, 0]), 1_000, has_sizes=True) == (
+        1,
+        3,
+    )
+    assert best_run_of_cells(counted(edges, [0, 300, 400, 200, 0, 0, 0, 0, 0, 0, 0, 53, 0]), 1_000, has_sizes=True) == (
+        1,
+        3,
+    )
+    assert best_run_of_cells(counted(edges, [-5] * 13), 1_000, has_sizes=True) is None
+
+
+def test_a_cell_of_sizes_from_all_floats_needs_more_rows_than_one_of_usual_sizes():
+    """Without a price of its sizes, noise made bounds of 1e150 beside real ones."""
+    edges = (1.0, 2.0, 4.0, 8.0, 2.0**64, 2.0**128)
+    for place, rows, last in ((2, 60, 2), (5, 60, 1), (5, 140, 5)):
+        counts = np.array([0.0, 700, 0, 0, 0, 0, 0])
+        counts[place] = rows
+        cells = Cells(Grid(edges, 0.0, 1e308), counts, np.eye(7) * 100)
+        assert best_run_of_cells(cells, 1_000, has_sizes=True) == (1, last)
 
 
 def test_bounds_near_the_limits_of_floats_are_rounded():
