@@ -27,8 +27,8 @@ _SIZE_SCALES = (0.25, 0.5, 0.8)
 """Scales of the logistic distributions of the power (tuned; with .5 alone 1 in 1,000 columns more are lost)."""
 
 _POINT_ODDS, _NEGATIVE_ODDS = 20.0, 0.05
-"""Odds that the others have the value 0 or 1, against any other size; and odds of negative numbers (tuned; with even
-odds of the signs bounds beside a spike reach as far below 0 as above)."""
+"""Odds that the others have the value 0 or 1, against any other size; and odds of negative numbers (tuned; effect
+not measured)."""
 
 _BEYOND_SHARE = 0.1
 """Expected share of the others that may lie beyond either bound (tuned; effect below).

@@ -179,7 +179,7 @@ class NumberCounts:
 
     @property
     def hides_minority(self) -> bool:
-        """Whether the bounds may miss the minority."""
+        """Whether the bounds miss the minority with a chance above the share of rows that may lie beyond them."""
         return self.miss_chance > MOST_OUTSIDE
 
     @property
