@@ -307,6 +307,17 @@ def test_two_values_have_all_rows_unless_the_counts_show_others(zeros, ones, bey
     assert [missing.why for missing in plan.not_found] == [HIDDEN] * lost
 
 
+def test_rows_above_1_raise_the_chance_of_values_other_than_0_and_1():
+    """Most rows beside zeros are ones: few counts of 2 and 3 hint at a column of counts, which the mean has to say."""
+    counts = {"two values": (0, 1_900, 100, 0, 0, 0, 0), "a count": (0, 1_900, 60, 40, 0, 0, 0)}
+    chances = {}
+    for name, rows in counts.items():
+        measured, plan = made(rows, (0, 1), 2_000, variance=400.0, edges=(0, 1, 2, 4, 8, 16))
+        chances[name] = number_counts((measured,), plan["x"].space, 2_000).others_chance
+    assert chances["two values"] < 0.05
+    assert chances["a count"] > 0.2
+
+
 NOISY = "its mean would have more noise than half of its standard deviation"
 
 
