@@ -26,9 +26,8 @@ _SIZE_POWERS = np.arange(-48.0, 64.0)
 _SIZE_SCALES = (0.25, 0.5, 0.8)
 """Scales of the logistic distributions of the power (tuned; with .5 alone 1 in 1,000 columns more are lost)."""
 
-_POINT_ODDS, _NEGATIVE_ODDS = 20.0, 0.05
-"""Odds that the others have the value 0 or 1, against any other size; and odds of negative numbers (tuned; effect
-not measured)."""
+_POINT_ODDS = 20.0
+"""Odds that the others have the value 0 or 1, against any other size (tuned; effect not measured)."""
 
 _BEYOND_SHARE = 0.1
 """Expected share of the others that may lie beyond either bound (tuned; effect below).
@@ -142,8 +141,7 @@ def _make_shapes(ends: FloatArray, spike: int, is_whole: bool) -> tuple[FloatArr
         [_make_positive_shapes(sign * ends[::sign], sign * is_whole / 2)[:, ::sign] for sign in (1, -1)]
     )
     # A universal prior of whole numbers for the power (after Rissanen 1983): huge numbers need rows of their own.
-    size_odds = np.tile((1 + np.abs(_SIZE_POWERS)) ** -2.0, 2 * len(_SIZE_SCALES))
-    odds = size_odds * np.repeat([1.0, _NEGATIVE_ODDS], len(size_odds) // 2)
+    odds = np.tile((1 + np.abs(_SIZE_POWERS)) ** -2.0, 2 * len(_SIZE_SCALES))
     shapes[:, spike] = 0.0
     shape_totals = shapes.sum(axis=1)
     # Most of other shapes is in the spike's cell or outside all cells.
