@@ -31,7 +31,7 @@ from dpframe.estimate.evidence.number_law import NumberLaw
 from dpframe.estimate.results import Ends, Excess
 from dpframe.inference.cells import Cells, fit_cells
 from dpframe.inference.inferred import Inferred, Measured
-from dpframe.inference.number_counts import MIN_REPORTED_CHANCE, bounds_of_counts, number_counts, odds_of_two_values
+from dpframe.inference.number_counts import MIN_REPORTED_CHANCE, bounds_of_counts, number_counts
 from dpframe.inference.ranges import significant_range
 from dpframe.inference.steps import is_on_steps
 from dpframe.observe.quantiles import NORMAL_QUANTILE
@@ -567,11 +567,11 @@ def tails_of(inferred: Inferred | None, name: str, space: Space, n: int) -> Tail
     # The distance of neighbouring numbers in the unit of the counts; 0 if numbers may be any.
     is_whole = inner.is_whole or own[-1].unit is not None
     gap = 1.0 if is_whole else float(inner.step) if is_on_steps(own, space) else 0.0
-    return _tails(measured, space, n, gap, odds_of_two_values(inferred.measured, n))
+    return _tails(measured, space, n, gap)
 
 
 @lru_cache(maxsize=256)
-def _tails(measured: tuple[Measured, ...], space: Space, n: int, gap: float, odds: float) -> Tails | None:
+def _tails(measured: tuple[Measured, ...], space: Space, n: int, gap: float) -> Tails | None:
     first, final = bounds_of_counts(space.inner_space, measured[-1].unit)
     numbers = space.numbers(np.array([0, space.values - 1]))
     if len(measured[-1].cells) < 2 or numbers is None or not final > first:
@@ -603,8 +603,9 @@ def _tails(measured: tuple[Measured, ...], space: Space, n: int, gap: float, odd
     coded = np.diff(np.searchsorted(MISSING_CODES, edges)) > 0 if signed else np.ones(len(cells.counts), np.bool_)
     # 0 and 1 are not chosen among hundreds of bounds.
     truths = [first, final] == [0.0, 1.0] and space.values == 2
-    outside, error = (share * present for share in number_counts(measured, space, n).share_outside)
-    doubt = math.sqrt(number_counts(measured, space, n).chance_of_others(odds)) if truths else 0.0
+    evidence = number_counts(measured, space, n)
+    outside, error = (share * present for share in evidence.share_outside)
+    doubt = math.sqrt(evidence.others_chance) if truths else 0.0
 
     def tail(ends: FloatArray, cells: Cells, distance: float, coded: npt.NDArray[np.bool_], room: float) -> Tail:
         with np.errstate(over="ignore"):
@@ -632,7 +633,7 @@ def _tails(measured: tuple[Measured, ...], space: Space, n: int, gap: float, odd
         replace(upper, doubt=doubt, farther=TWO_VALUES_DISTANCE * unit * truths),
         present,
         float(weights @ ((middles - mean) * unit) ** 2 / max(weights.sum(), 1e-300)),
-        not truths and number_counts(measured, space, n).minority_is_faint,
+        not truths and evidence.miss_chance > MIN_REPORTED_CHANCE,
     )
 
 

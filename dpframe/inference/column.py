@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from operator import attrgetter
 
-from dpframe.inference.cost import CountNoise, Histogram
+from dpframe.inference.cost import SMALL_HISTOGRAM_SHARE, CountNoise, Histogram
 from dpframe.inference.inferred import INTERVALS, Measured, null_count
 from dpframe.noise.gaussian import Ints
 from dpframe.noise.keystream import ColumnStream
@@ -80,8 +80,6 @@ class Task(ABC):
 class Presence(Task):
     """A column whose type determines its space: inference finds only whether it has nulls."""
 
-    share = 0.1
-
     def __init__(self, field: Field, space: Space) -> None:
         super().__init__(field)
         self._space = space
@@ -89,7 +87,7 @@ class Presence(Task):
     @property
     def histograms(self) -> tuple[Histogram, ...]:
         """One count of nulls, if the type has nulls."""
-        return (Histogram("nulls", 1, self.share),) if self.field.nullable else ()
+        return (Histogram("nulls", 1, SMALL_HISTOGRAM_SHARE),) if self.field.nullable else ()
 
     def counter(self) -> OfColumn:
         """Return a counter of nulls."""

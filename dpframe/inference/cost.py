@@ -41,6 +41,11 @@ LEAST_SHARE, MOST_SHARE = 0.05, 0.5
 """Limits of the default share of M² for inference (tuned; effect not measured)."""
 
 
+SMALL_HISTOGRAM_SHARE = 0.1
+"""Share of the budget of a histogram of few questions (nulls, kinds, steps, lengths), relative to 1 of a column of
+numbers (tuned; effect not measured)."""
+
+
 @dataclass(frozen=True)
 class Histogram:
     """One noisy histogram: the kind of its cells, the largest number of cells per row, its share of the budget.
@@ -200,9 +205,9 @@ def _find_threshold(sigma2: float, contributions: int, probability: float) -> in
 PURE_SHARE = 0.1
 """Default share of ε for inference with δ = 0 (tuned; effect not measured)."""
 
-_INFERENCE_SLACK, _TABLES_SLACK = 0.05, 1e-3
-"""Shares of δ for the slack of inference: with unknown domains, and with only the tails of tables (tuned; effect not
-measured)."""
+_UNKNOWN_DOMAINS_SLACK = 0.05
+"""Share of δ for the slack of inference with unknown domains; other inference needs it only for the tails of tables
+(tuned; effect not measured)."""
 _MAX_SHARE = 0.99
 """Largest share: of less than a hundredth of M² no rows are made, which would show only once it is spent
 (tolerance)."""
@@ -244,7 +249,7 @@ def allowance(
     inference_share = default_share(histograms, n, total_step, contributions, secret) if share is None else share
     # The step enters the key of the noise: its digits are rounded, downwards for privacy.
     mu = fewer_digits_down(share_of_step(total_step, inference_share).mu)
-    step = Step(mu, promise.delta * (_INFERENCE_SLACK if has_unknown else _TABLES_SLACK))
+    step = Step(mu, promise.delta * (_UNKNOWN_DOMAINS_SLACK if has_unknown else TAILS))
     if inference_share > _MAX_SHARE:
         raise ParameterError("infer_share must leave at least a hundredth for the rows; lower it to 0.99 or less")
     delta = _round_decimal(promise.delta * STATED_SHARE)

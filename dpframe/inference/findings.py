@@ -19,7 +19,7 @@ from typing import Any
 from dpframe.inference.histogram_specs import HISTOGRAM_KINDS, HistogramSpec
 from dpframe.inference.inferred import INTERVALS, Inferred, Measured, hidden_word_count, null_count
 from dpframe.inference.kinds import unread_kind
-from dpframe.inference.number_counts import MOST_OUTSIDE, NumberCounts, number_counts, odds_of_two_values
+from dpframe.inference.number_counts import MOST_OUTSIDE, NumberCounts, number_counts
 from dpframe.observe.significance import HINT_SE
 from dpframe.spaces import Space
 
@@ -49,7 +49,7 @@ class NotFound:
 class ColumnEvidence:
     """Public facts that decide whether inference found a column.
 
-    ``measured``: the histograms of the last kind that was measured. ``two_value_odds``: see `odds_of_two_values`.
+    ``measured``: the histograms of the last kind that was measured.
     ``unread_kind``: a kind of values that would become null, or None. ``mean_noise_ratio``: noise of the column's mean,
     in parts of the largest noise allowed; 0 until other columns are judged. ``hidden_words``: rows of words below the
     threshold, among numbers.
@@ -58,7 +58,6 @@ class ColumnEvidence:
     measured: tuple[Measured, ...]
     space: Space
     n: int
-    two_value_odds: float
     unread_kind: str | None
     mean_noise_ratio: float = 0.0
     hidden_words: float = 0.0
@@ -129,6 +128,12 @@ REASONS = (
     ),
     Reason(
         INTERVALS,
+        "its bounds rest on counts within their noise",
+        lambda column: column.numbers.bounds_noise_factor > 1,
+        lambda column: column.numbers.bounds_noise_factor,
+    ),
+    Reason(
+        INTERVALS,
         "more than a fifth of the rows lies beyond its bounds",
         lambda column: column.numbers.has_many_rows_outside,
         lambda _: _HIDDEN_NOISE_FACTOR,
@@ -136,14 +141,8 @@ REASONS = (
     Reason(
         ("intervals",),
         "one value has most of the rows, and where the others lie is hidden by the noise",
-        lambda column: column.numbers.has_spike() and column.numbers.hides_minority(column.two_value_odds),
+        lambda column: column.numbers.hides_minority,
         lambda _: _HIDDEN_NOISE_FACTOR,
-    ),
-    Reason(
-        INTERVALS,
-        "its bounds rest on counts within their noise",
-        lambda column: column.numbers.bounds_noise_factor > 1,
-        lambda column: column.numbers.bounds_noise_factor,
     ),
     Reason(
         ("intervals",),
@@ -159,7 +158,7 @@ def unidentified_columns(inferred: Inferred, spaces: Mapping[str, Space], n: int
     """Return the columns of ``n`` rows whose spaces inference did not find, in their order."""
     # Evidence for every column that inference counted.
     columns: dict[str, ColumnEvidence] = {}
-    odds, specs = odds_of_two_values(inferred.measured, n), dict(inferred.asked or ())
+    specs = dict(inferred.asked or ())
     for name, space in spaces.items():
         histograms = [histogram for histogram in inferred.measured if histogram.column == name]
         usable = [one for one in histograms if one.kind != "steps" and _is_countable(one, space)]
@@ -167,7 +166,7 @@ def unidentified_columns(inferred: Inferred, spaces: Mapping[str, Space], n: int
             measured = tuple(histogram for histogram in usable if histogram.kind == usable[-1].kind)
             unread_kind = _find_unread_kind(histograms, specs.get(name, ()))
             hidden_words, _ = hidden_word_count(histograms)
-            columns[name] = ColumnEvidence(measured, space, n, odds, unread_kind, hidden_words=hidden_words)
+            columns[name] = ColumnEvidence(measured, space, n, unread_kind, hidden_words=hidden_words)
     lost = {name for name, column in columns.items() if _find_reason(column)}
     noises = {
         name: _mean_noise_sd(column.measured, column.space, n)

@@ -11,7 +11,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dpframe.inference.cells import Grid
-from dpframe.inference.number_counts import YEARS
+
+YEARS = (1900, 2041)
+"""Years that numbers may be: a single round counts them by decades (tuned; effect not measured)."""
 
 _MAX_INT64 = 2**63 - 1
 """Largest signed whole number of 64 bits (limit of the format)."""
@@ -73,8 +75,8 @@ def first_grid(type_: pa.DataType) -> Grid:
     return Grid(tuple(edge for edge in edges if min_int < edge < max_int), min_int, max_int)
 
 
-def single_round_grid(grid: Grid, parts: int) -> Grid:
-    """Return the grid of a single round: doublings of usual sizes, each in ``parts`` cells.
+def single_round_grid(grid: Grid) -> Grid:
+    """Return the grid of a single round: doublings of usual sizes, each in two cells.
 
     Amounts of millions to billions have whole doublings. Others have cells 256-fold wide: empty cells cost no budget,
     but add noise to sums across them. Truth values need cells for 0 and 1, and years need cells of decades.
@@ -83,7 +85,7 @@ def single_round_grid(grid: Grid, parts: int) -> Grid:
     usual_sizes = [math.ldexp(1.0, power) for power in range(-8, 21)]
     amounts = [math.ldexp(1.0, power) for power in range(21, 37)]
     coarse_sizes = [math.ldexp(1.0, power) for power in (*range(-48, -8, 8), *range(28, 64, 8))]
-    part_edges = {a + (b - a) * part / parts for a, b in pairwise(usual_sizes) for part in range(1, parts)}
+    part_edges = [(low + high) / 2 for low, high in pairwise(usual_sizes)]
     sizes = {to_number(size) for size in (*usual_sizes, *coarse_sizes, *part_edges) if not is_whole or size >= 1}
     above_zero_edge = 1 if is_whole else _JUST_ABOVE_ONE
     far_edges = {edge for edge in grid.edges if abs(edge) >= _TYPE_GRID_SIZE}

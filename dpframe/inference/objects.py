@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from dpframe.inference.categories import TEXT_SHARE, Items, NumberedItems, Texts, set_share
 from dpframe.inference.column import Presence, Task
-from dpframe.inference.cost import CountNoise, Histogram
+from dpframe.inference.cost import SMALL_HISTOGRAM_SHARE, CountNoise, Histogram
 from dpframe.inference.inferred import Measured
 from dpframe.inference.kinds import SETS, WORDS_BRANCHES, choose_branch
 from dpframe.inference.numbers import Numbers, Times
@@ -26,9 +26,6 @@ from dpframe.spaces.field import Field
 from dpframe.spaces.object_reading import KINDS, kind_counts, read_as
 from dpframe.spaces.written_values import WRITTEN_KINDS, can_be_written, read_written, written_kind_counts
 from dpframe.totals.counts import Cells, OfColumn
-
-_KINDS_SHARE = 0.1
-"""Share of the budget for the kinds, relative to 1 of the next histograms (tuned; effect not measured)."""
 
 _BRANCHES: dict[str, tuple[pa.DataType, Callable[[Field, int, int, bytes], Task]]] = {
     "text": (pa.string(), lambda field, *_: Texts(field)),
@@ -141,7 +138,7 @@ class Objects(Task):
     def histograms(self) -> tuple[Histogram, ...]:
         """The histogram of the kinds, and the histograms of every branch; each branch has an equal share in total."""
         sized = self._source.sized
-        histograms = [Histogram("kinds", 1, _KINDS_SHARE * self._source.share, sized="" in sized)]
+        histograms = [Histogram("kinds", 1, SMALL_HISTOGRAM_SHARE * self._source.share, sized="" in sized)]
         for name, task in self._tasks.items():
             task_share, branch = sum(histogram.share for histogram in task.histograms), (self.field.name, name)
             share = self._share * (WORDS_BRANCH_SHARE if name in WORDS_BRANCHES.values() else 1.0)

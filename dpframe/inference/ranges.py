@@ -21,26 +21,20 @@ _PART_SHARE = 0.035
 """Share of the rows that a part of a divided cell should hold: less drowns in the noise (tuned; effect not
 measured)."""
 
-SHORT_RUN_WIDTHS = (1, 2, 3, 4, 6, 8)
-"""Numbers of neighbouring cells that are looked at together if few cells may have mass (tuned; effect not measured)."""
+_MAX_PARTS = 64
+"""Parts into which a cell with most of the mass is divided (tuned; with 1,024 parts in the
+last round more columns of 3,000 rows are clipped)."""
 
-_RUN_WIDTHS = (*SHORT_RUN_WIDTHS, *(2**power for power in range(4, 13)))
-"""Numbers of neighbouring cells that are looked at together: mass that is spread out shows in none by itself (tuned;
-effect not measured).
+_RUN_WIDTHS = tuple(2**power for power in range(13))
+"""Numbers of neighbouring cells that are looked at together: mass that is spread out shows in none by itself (limit of
+time).
 
 A cell with most rows is divided into hundreds, as one value may have them; if they are years, each is below its noise.
 """
 
-_ADJACENT_SE = 2.3
-"""Standard errors that mass next to other mass must show (tuned; effect not measured)."""
-
-_MIN_TAIL, _FAINT_TAIL, _MAX_TAIL = 0.001, 0.005, 0.05
-"""Share of the rows beyond the quantiles that determine bounds: least for exact counts, most with noise (tuned; effect
-not measured)."""
-
-_GROWTH_LIMITS, _SPIKE_GROWTH = (1.25, 2.8), 2.3
-"""Limits of the factor by which the way from the median to a bound is continued, and the factor beside a spike (tuned;
-effect not measured)."""
+_MAX_TAIL, _GROWTH_LIMITS = 0.05, (1.25, 2.8)
+"""Largest share of the rows beyond the quantiles that determine bounds, and limits of the factor by which the way from
+the median to a bound is continued (tuned; without the factor 5 % of the columns of 3,000 rows and more are clipped)."""
 
 
 def significant_range(cells: Cells) -> tuple[int, int] | None:
@@ -84,22 +78,22 @@ def _extend_range(cells: Cells, last_cell: int, stops: FloatArray, neighbourhood
         beyond = slice(last_cell + 1, last_cell + 1 + count)
         variances = np.diag(cells.covariance[beyond, beyond].cumsum(0).cumsum(1))
         scores = cells.counts[beyond].cumsum() / np.sqrt(variances)
-        if not len(scores) or scores.max() < _ADJACENT_SE:
+        if not len(scores) or scores.max() < HINT_SE:
             return last_cell
         last_cell += 1 + int(np.argmax(scores))
 
 
-def best_run_of_cells(cells: Cells, present: float) -> tuple[int, int] | None:
+def best_run_of_cells(cells: Cells, present: float, has_sizes: bool) -> tuple[int, int] | None:
     """Return the first and last cell of the range that seems to have all of ``present`` rows, or None.
 
     Runs of cells are added one after the other, each time the run with most rows beyond its price. The search ends when
-    all rows are found or no run is worth its price. Prices are in standard errors of a count, and state the evidence
-    that a cell must show. They are lowest for usual sizes, so that rows at extreme values need most evidence.
+    all rows are found or no run is worth its price, the evidence that its cells must show. With ``has_sizes`` cells
+    divide sizes, and are less likely beforehand the more sizes they have: outside of usual sizes they are 256-fold.
     """
-    size, ends = len(cells.counts), np.array([float(end) for end in cells.grid.ends])
+    size = len(cells.counts)
     error = float(np.sqrt(cells.covariance[0, 0]))
     starts, stops = np.triu_indices(size + 1, 1)
-    prices = _evidence_prices(ends) * error
+    prices = _CELL_PRICE * error * (_noise_factors(cells) if has_sizes else np.ones(size))
     is_chosen, remaining_rows = np.zeros(size, dtype=np.bool_), present
     while remaining_rows > 0:
         # Prefix sums give the rows and the price of every run by one subtraction.
@@ -115,64 +109,23 @@ def best_run_of_cells(cells: Cells, present: float) -> tuple[int, int] | None:
         is_chosen[starts[best] : stops[best]] = True
         remaining_rows -= float(run_rows[best])
     places = np.flatnonzero(is_chosen)
-    return _add_neighbours(cells, int(places[0]), int(places[-1]), present) if len(places) else None
+    return (int(places[0]), int(places[-1])) if len(places) else None
 
 
-def _add_neighbours(cells: Cells, first_cell: int, last_cell: int, present: float) -> tuple[int, int]:
-    """Return a range of cells, extended on either side while rows are missing in it."""
-    # Rows in none of these cells are most often next to the others, so that a part of a standard error each shows them.
-    error = float(np.sqrt(cells.covariance[0, 0]))
-    while True:
-        remaining_rows = present - float(cells.counts[first_cell : last_cell + 1].sum())
-        if remaining_rows < _REMAINDER_SHARE * present + HINT_SE * error * math.sqrt(last_cell + 1 - first_cell):
-            return first_cell, last_cell
-        rows_above, rows_below = np.cumsum(cells.counts[last_cell + 1 :]), np.cumsum(cells.counts[:first_cell][::-1])
-        gains_above, gains_below = (
-            np.minimum(rows, remaining_rows) - _NEIGHBOUR_PRICE * error * np.arange(1, len(rows) + 1)
-            for rows in (rows_above, rows_below)
-        )
-        best_above, best_below = gains_above.max(initial=0.0), gains_below.max(initial=0.0)
-        if max(best_above, best_below) <= 0:
-            return first_cell, last_cell
-        if best_above >= best_below:
-            last_cell += 1 + int(np.argmax(gains_above))
-        else:
-            first_cell -= 1 + int(np.argmax(gains_below))
+def _noise_factors(cells: Cells) -> FloatArray:
+    """Return by cell how many times noisier its rows would be as a sum of counts of halves of doublings."""
+    ends = np.array([float(end) for end in cells.grid.ends])
+    sizes = np.sort(np.abs([ends[:-1], ends[1:] - cells.grid.whole]), axis=0)
+    has_doublings = (sizes[0] > 0) & ((ends[:-1] > 0) | (ends[1:] <= 0))
+    doublings = np.diff(np.log2(np.where(has_doublings, sizes, 1.0)), axis=0)[0]
+    return np.asarray(np.sqrt(np.maximum(2 * doublings, 1.0)))
 
 
-_REMAINDER_SHARE, _NEIGHBOUR_PRICE = 0.15, 0.3
-"""Share of the rows from which on those that are left over are looked for next to the others, and the standard errors
-that a cell must hold there (tuned; effect not measured)."""
+_CELL_PRICE, _SEPARATION_PRICE = 0.75, 5.0
+"""Standard errors that a cell must hold, and a run apart from others must hold more (tuned; effect not measured)."""
 
 
-_USUAL_PRICE, _AMOUNT_PRICE, _TINY_PRICE, _LARGE_PRICE, _NEGATIVE_PRICE, _SEPARATION_PRICE = (
-    0.75,
-    1.5,
-    2.0,
-    3.0,
-    1.0,
-    5.0,
-)
-"""Standard errors that a cell must hold: of usual sizes, of amounts of millions to billions, tiny, large, more if
-negative; and a run apart from others (tuned; effect not measured).
-
-Chosen on fifty real tables of 150 to 30,000 rows.
-"""
-TINY_SIZE, _AMOUNT_SIZE, _LARGE_SIZE = 2.0**-8, 2.0**20, 2.0**36
-"""Sizes up to which numbers are tiny, and from which on they are amounts, and large (tuned; effect not measured)."""
-
-
-def _evidence_prices(ends: FloatArray) -> FloatArray:
-    """Return the price of every cell: the standard errors that it must show."""
-    low, high = ends[:-1], ends[1:]
-    magnitudes = np.maximum(np.abs(low), np.abs(high))
-    is_tiny = (magnitudes <= TINY_SIZE) & (np.sign(low) * np.sign(high) > 0)
-    usual_prices = np.where(magnitudes > _AMOUNT_SIZE, _AMOUNT_PRICE, _USUAL_PRICE)
-    prices = np.where(magnitudes > _LARGE_SIZE, _LARGE_PRICE, np.where(is_tiny, _TINY_PRICE, usual_prices))
-    return np.asarray(prices + np.where(low / 2 + high / 2 < 0, _NEGATIVE_PRICE, 0.0))
-
-
-def refine_grid(cells: Cells, n: int, most_parts: int) -> Grid:
+def refine_grid(cells: Cells, n: int) -> Grid:
     """Return the grid of the next round: cells with more mass are divided into more equal parts."""
     cell_range = significant_range(cells)
     if cell_range is None:
@@ -180,7 +133,7 @@ def refine_grid(cells: Cells, n: int, most_parts: int) -> Grid:
     ends, edges = cells.grid.ends, set(cells.grid.edges)
     for i in range(max(cell_range[0] - 1, 0), min(cell_range[1] + 2, len(cells.counts))):
         share = float(cells.counts[i]) / max(n, 1)
-        parts = most_parts if share > 0.4 else math.ceil(share / _PART_SHARE)
+        parts = _MAX_PARTS if share > 0.4 else math.ceil(share / _PART_SHARE)
         if parts > 1 and not (ends[i] <= 0 < ends[i + 1] and not cells.grid.whole):
             edges |= set(_divide_cell(ends[i], ends[i + 1], parts))
     inner_edges = sorted(edge for edge in edges if cells.grid.least < edge < cells.grid.most)
@@ -198,10 +151,10 @@ def _divide_cell(low: Edge, high: Edge, parts: int) -> list[Edge]:
 def estimate_bounds(cells: Cells, n: int) -> tuple[float, float] | None:
     """Return bounds that contain nearly all of ``n`` values, or None without significant mass.
 
-    They follow from two quantiles, which leave out a share t of the rows on either side. For exact counts, t is 0.5 %.
-    Noise hides such small tails (at n = 32,561 it has the size of 1 % of the rows): then t is up to 5 %, and the
-    distance from the median is extrapolated. Its factor is (t-quantile − median) over (4t-quantile − median): 1.2 for
-    a flat density, 1.7 for a normal one, 2.6 for a log-normal one.
+    They follow from two quantiles, which leave out a share t of the rows on either side: four times the noise of a
+    cell, at most 5 %. Noise hides smaller tails, so that the distance from the median is extrapolated, the farther the
+    larger t is. Its factor is (t-quantile − median) over (4t-quantile − median): 1.2 for a flat density, 1.7 for a
+    normal one, 2.6 for a log-normal one.
     """
     cell_range = significant_range(cells)
     if cell_range is None:
@@ -210,8 +163,8 @@ def estimate_bounds(cells: Cells, n: int) -> tuple[float, float] | None:
     ends, is_whole = cells.grid.ends, cells.grid.whole
     inner_counts = cells.counts[first_cell : last_cell + 1]
     noise_share = float(np.median(np.diag(cells.covariance)[first_cell : last_cell + 1])) ** 0.5 / max(n, 1)
-    tail = min(max(4 * noise_share, _MIN_TAIL), _MAX_TAIL)
-    weight = max(math.log(tail / _FAINT_TAIL) / math.log(_MAX_TAIL / _FAINT_TAIL), 0.0)
+    tail = min(4 * noise_share, _MAX_TAIL)
+    weight = tail / _MAX_TAIL
     starts = [float(edge) for edge in ends[first_cell : last_cell + 1]]
     # With whole numbers, the last one in the cell.
     stops = [float(edge) - is_whole for edge in ends[first_cell + 1 : last_cell + 2]]
@@ -245,17 +198,12 @@ def are_truth_values(cells: Cells, present: float, missing_variance: float = 0.0
     truth_cells = np.array([zero_cell, one_cell])
     remainder = present - float(cells.counts[truth_cells].sum())
     variance = cells.covariance[np.ix_(truth_cells, truth_cells)].sum() + missing_variance
-    return bool(remainder < _TRUTH_REMAINDER_SE * math.sqrt(variance))
+    return bool(remainder < math.sqrt(variance))
 
 
-_TRUTH_REMAINDER_SE = 1.25
-"""Standard errors up to which rows that seem to be neither 0 nor 1 are thought to be noise (tuned; effect not
-measured)."""
-
-
-def outer_bounds(cells: Cells, present: float) -> tuple[float, float] | None:
+def outer_bounds(cells: Cells, present: float, has_sizes: bool) -> tuple[float, float] | None:
     """Return the ends of the cells that have ``present`` rows, or None if only the cell of 0 has rows."""
-    cell_range = best_run_of_cells(cells, present)
+    cell_range = best_run_of_cells(cells, present, has_sizes)
     if cell_range is None:
         return None
     first_cell, last_cell = cell_range
@@ -281,7 +229,7 @@ def _extrapolate_bound(
     inner_distance = _quantile(counts, starts, stops, min(4 * rank, 0.4 * float(counts.sum()))) - middle
     growth = tail_distance / inner_distance if inner_distance and tail_distance / inner_distance > 0 else math.inf
     # The median may be a spike, which says nothing about the tail.
-    growth = _SPIKE_GROWTH if growth > 6 else min(max(growth, _GROWTH_LIMITS[0]), _GROWTH_LIMITS[1])
+    growth = min(max(growth, _GROWTH_LIMITS[0]), _GROWTH_LIMITS[1])
     return middle + tail_distance * (1 + (growth - 1) * weight)
 
 

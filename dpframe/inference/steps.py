@@ -23,9 +23,6 @@ from dpframe.spaces import Real, Space
 STEPS = (1000.0, 100.0, 10.0, 1.0, 0.5, 0.1, 0.01, 0.0)
 """Each step divides those before it; the last cell has the values that no step divides (limit of the format)."""
 
-STEP_SHARE = 0.1
-"""Share of the budget, relative to 1 of the intervals (tuned; effect not measured)."""
-
 _STEP_HUNDREDTHS = (100_000, 10_000, 1_000, 100, 50, 10, 1)
 """The steps above 0, in hundredths (limit of the format)."""
 _MAX_SIZE = 2.0**53 / 100

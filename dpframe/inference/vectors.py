@@ -18,7 +18,7 @@ import pyarrow as pa
 from dpframe.errors import ColumnError
 from dpframe.inference.cells import Grid, fit_cells
 from dpframe.inference.column import Task
-from dpframe.inference.cost import CountNoise, Histogram
+from dpframe.inference.cost import SMALL_HISTOGRAM_SHARE, CountNoise, Histogram
 from dpframe.inference.grids import first_grid
 from dpframe.inference.inferred import Measured
 from dpframe.inference.ranges import estimate_bounds, refine_grid, round_bounds
@@ -31,12 +31,9 @@ from dpframe.spaces.ball import LONGEST
 from dpframe.spaces.field import Field
 from dpframe.totals.counts import Cells, OfColumn
 
-_LENGTH_SHARE, _NORM_SHARES = 0.1, (0.4, 0.5)
-"""Shares of the budget for the length and for two rounds of norms, relative to 1 of a column of numbers (tuned; effect
+_NORM_SHARES = (0.4, 0.5)
+"""Shares of the budget for two rounds of norms, relative to 1 of a column of numbers (tuned; effect
 not measured)."""
-
-_NORM_PARTS = 64
-"""Parts into which a cell with most of the norms is divided in the second round (tuned; effect not measured)."""
 
 _MIN_BOUND, _MAX_BOUND = 1e-90, 1e90
 """Limits of a bound (limit of the format)."""
@@ -84,7 +81,7 @@ class Lists(Task):
     def histograms(self) -> tuple[Histogram, ...]:
         """The histogram of lengths, unless the type determines the length, and two histograms of norms."""
         norms = tuple(Histogram("norms", 1, share) for share in _NORM_SHARES)
-        return (Histogram("lengths", 1, _LENGTH_SHARE), *norms) if self._has_length_round else norms
+        return (Histogram("lengths", 1, SMALL_HISTOGRAM_SHARE), *norms) if self._has_length_round else norms
 
     def asks(self, i: int) -> int | None:
         """Return the number of the round; without a found length, no norms are counted."""
@@ -96,7 +93,7 @@ class Lists(Task):
             return Cells(_count_lengths, LONGEST + 2)
         grid = self._first_grid
         if self.rounds:
-            grid = refine_grid(fit_cells(self.rounds, self.grid.limits), self.n, _NORM_PARTS)
+            grid = refine_grid(fit_cells(self.rounds, self.grid.limits), self.n)
         self.grid = grid.opened()
         return Cells(partial(_count_norms, self.grid, self.length, self.field.nullable), len(self.grid.edges) + 2)
 

@@ -135,7 +135,7 @@ def numbers(n: int, rounds: int = 3) -> Numbers:
 
 CASES = {
     "numbers": Case(numbers(6), 6, 7, (2, 2, 2), SHUFFLED, pa.uint16(), 6),
-    "numbers in one round": Case(numbers(5, rounds=1), 6, 7, (2,), ROWS_ONLY, pa.uint16()),
+    "numbers in one round": Case(numbers(6, rounds=1), 6, 9, (2,), ROWS_ONLY, pa.uint16(), 6),
     "numbers in two rounds": Case(numbers(5, rounds=2), 6, 7, (3, 3), SHUFFLED, pa.uint16()),
     "numbers of four rows": Case(numbers(4), 5, 7, (2, 2, 2), SHUFFLED, pa.uint16(), 4),
     "numbers in their order": Case(numbers(5), 6, 7, (2, 2, 2), IN_ORDER, pa.uint16()),

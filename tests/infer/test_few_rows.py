@@ -71,8 +71,8 @@ def test_a_single_round_bounds_generously(low, recwarn):
 
 
 @pytest.mark.slow
-def test_cells_of_a_single_round_are_as_coarse_as_their_noise():
-    """By rows, columns and promise alone: two tables of one schema have the same cells."""
+def test_cells_of_a_single_round_follow_from_the_type():
+    """Two tables of one schema have the same cells."""
 
     def cells(n, columns, value):
         own = Measurement.of(fields(columns), n, Budget(1.0, 1e-6), rounds=1)
@@ -80,8 +80,7 @@ def test_cells_of_a_single_round_are_as_coarse_as_their_noise():
         drawn = own.draw(lambda names: iter([dict.fromkeys(names, values)]), KEY)
         return drawn.measured[0].cells
 
-    assert cells(300, 20, 3) == cells(300, 20, 7e9)
-    assert set(cells(100, 20, 3)) < set(cells(300, 20, 3)) < set(cells(2_000, 20, 3))
+    assert cells(300, 20, 3) == cells(300, 20, 7e9) == cells(2_000, 5, 3)
 
 
 @pytest.mark.parametrize(("n", "rounds"), [(800, 1), (8_000, 3)])
@@ -90,7 +89,7 @@ def test_amounts_of_millions_have_bounds_as_narrow_as_smaller_ones(n, rounds, re
     amounts = pa.array(np.random.default_rng(2).lognormal(15, 0.6, n))
     own = Measurement.of(fields(3), n, Budget(0.5, 1e-6), rounds=rounds)
     found = own.draw(lambda names: iter([dict.fromkeys(names, amounts)]), KEY)
-    assert all(2**23 <= space.upper <= 2**26 for space in found.spaces.values())
+    assert all(2**23 <= space.upper <= 2**27 for space in found.spaces.values())
     for name, space in found.spaces.items():
         counts = tuple(m for m in found.measured if m.column == name and m.kind != "steps")
         share, error = number_counts(counts, space, n).share_outside
@@ -99,9 +98,8 @@ def test_amounts_of_millions_have_bounds_as_narrow_as_smaller_ones(n, rounds, re
 
 
 @pytest.mark.parametrize("type_", [pa.int64(), pa.int16(), pa.uint8(), pa.float32(), pa.float64()])
-@pytest.mark.parametrize("parts", [1, 2, 4])
-def test_the_grid_of_a_single_round_ascends_within_its_type(type_, parts):
-    grid = single_round_grid(first_grid(type_), parts)
+def test_the_grid_of_a_single_round_ascends_within_its_type(type_):
+    grid = single_round_grid(first_grid(type_))
     assert list(grid.edges) == sorted(set(grid.edges))
     assert grid.least < grid.edges[0]
     assert grid.edges[-1] < grid.most
@@ -138,22 +136,34 @@ def counted(edges, counts, variance=100.0):
 def test_bounds_hold_all_rows_that_are_there_and_no_more():
     edges = tuple(2**i for i in range(12))
     near = [0, 300, 400, 280, 25, 15, 10, -10, 5, 0, -20, 10, 15]
-    assert best_run_of_cells(counted(edges, near), 1_000) == (1, 4)
+    assert best_run_of_cells(counted(edges, near), 1_000, has_sizes=True) == (1, 4)
     # What lies apart must hold more, and most where values are rare.
-    assert best_run_of_cells(counted(edges, [0, 300, 400, 200, 0, 0, 0, 0, 0, 100, 0, 0, 0]), 1_000) == (1, 9)
-    assert best_run_of_cells(counted(edges, [0, 300, 400, 200, 0, 0, 0, 0, 0, 35, 0, 0, 0]), 1_000) == (1, 3)
-    assert best_run_of_cells(counted(edges, [0, 300, 400, 200, 0, 0, 0, 0, 0, 45, 0, 0, 0]), 1_000) == (1, 3)
-    assert best_run_of_cells(counted(edges, [0, 300, 400, 200, 0, 0, 0, 0, 0, 0, 0, 53, 0]), 1_000) == (1, 3)
-    assert best_run_of_cells(counted(edges, [-5] * 13), 1_000) is None
+    assert best_run_of_cells(
+        counted(edges, [0, 300, 400, 200, 0, 0, 0, 0, 0, 100, 0, 0, 0]), 1_000, has_sizes=True
+    ) == (1, 9)
+    assert best_run_of_cells(counted(edges, [0, 300, 400, 200, 0, 0, 0, 0, 0, 35, 0, 0, 0]), 1_000, has_sizes=True) == (
+        1,
+        3,
+    )
+    assert best_run_of_cells(counted(edges, [0, 300, 400, 200, 0, 0, 0, 0, 0, 45, 0, 0, 0]), 1_000, has_sizes=True) == (
+        1,
+        3,
+    )
+    assert best_run_of_cells(counted(edges, [0, 300, 400, 200, 0, 0, 0, 0, 0, 0, 0, 53, 0]), 1_000, has_sizes=True) == (
+        1,
+        3,
+    )
+    assert best_run_of_cells(counted(edges, [-5] * 13), 1_000, has_sizes=True) is None
 
 
-def test_rows_that_are_in_no_cell_beyond_doubt_are_next_to_the_others():
-    """None of the cells holds as much as it must by itself, all together hold what is missing."""
-    edges = tuple(2**power for power in range(12))
-    spread = [0, 0, 0, 500, 70, 70, 70, 70, 70, 70, 0, 0, 0]
-    assert best_run_of_cells(counted(edges, spread, variance=10_000.0), 1_000) == (3, 9)
-    # Of 600 rows there are too few left to look for.
-    assert best_run_of_cells(counted(edges, spread, variance=10_000.0), 600) == (3, 3)
+def test_a_cell_of_sizes_from_all_floats_needs_more_rows_than_one_of_usual_sizes():
+    """Without a price of its sizes, noise made bounds of 1e150 beside real ones."""
+    edges = (1.0, 2.0, 4.0, 8.0, 2.0**64, 2.0**128)
+    for place, rows, last in ((2, 60, 2), (5, 60, 1), (5, 140, 5)):
+        counts = np.array([0.0, 700, 0, 0, 0, 0, 0])
+        counts[place] = rows
+        cells = Cells(Grid(edges, 0.0, 1e308), counts, np.eye(7) * 100)
+        assert best_run_of_cells(cells, 1_000, has_sizes=True) == (1, last)
 
 
 def test_bounds_near_the_limits_of_floats_are_rounded():
@@ -291,7 +301,7 @@ def test_a_table_without_rows_says_that_it_knows_nothing(recwarn):
 )
 @pytest.mark.parametrize("number", [int, float])
 def test_truth_values_hold_all_rows_or_are_none(zeros, ones, twos, found, number):
-    """Rows that are neither 0 nor 1 are noise up to 1.25 errors of both counts: 18 rows here, of 200 there."""
+    """Rows that are neither 0 nor 1 are noise up to the standard error of both counts: 14 rows here, of 200 there."""
     edges = (0, 1, 2, 4) if number is int else (-(2.0**-48), 2.0**-48, 1.0, 1 + 2.0**-52, 2.0, 4.0)
     counts = [0, zeros, ones, twos, 0] if number is int else [0, zeros, 0, ones, 0, twos, 0]
     cells = Cells(
@@ -299,7 +309,7 @@ def test_truth_values_hold_all_rows_or_are_none(zeros, ones, twos, found, number
     )
     assert are_truth_values(cells, 1_000) == found
     assert not are_truth_values(cells, 1_030)
-    assert are_truth_values(cells, 1_030, missing_variance=600.0) == found
+    assert are_truth_values(cells, 1_030, missing_variance=900.0) == found
 
 
 @pytest.mark.slow

