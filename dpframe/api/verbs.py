@@ -14,7 +14,7 @@ import pandas as pd
 import pyarrow as pa
 
 from dpframe.api.files import as_table, read_table, write
-from dpframe.api.linked_request import check_folder, is_linked, plan_linked
+from dpframe.api.linked_request import is_linked, plan_linked
 from dpframe.api.targets import TargetPlans, check_alone
 from dpframe.errors import ParameterError, RepeatedReleaseWarning, check_whole, warn
 from dpframe.ledger.account import OpenAccount
@@ -345,12 +345,7 @@ def sanitize(
             raise ParameterError("id is for one table; leave it out")
         if (batch_rows, threads, compression, progress) != (READ_BATCH_ROWS, None, "snappy", None):
             raise ParameterError("batch_rows, threads, compression and progress are for one table; leave them out")
-        if path is not None:
-            check_folder(path)  # before the spend
-        tables = sanitize_linked(source, epsilon, delta, ledger, dataset, plan=plan, key=key, **linked_options)
-        if path is not None:
-            tables.write(path)
-        return tables
+        return sanitize_linked(source, path, epsilon, delta, ledger, dataset, plan=plan, key=key, **linked_options)
     if keys is not None or max_count is not None or orphans != "error":
         raise ParameterError(_FOR_SEVERAL_TABLES)
     engine = engine_of(source)

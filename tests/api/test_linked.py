@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import warnings
 from dataclasses import replace
 from functools import reduce
@@ -21,7 +22,6 @@ import dpframe as dpf
 from dpframe.api.linked_request import linked_job
 from dpframe.cli.main import main
 from dpframe.proofs.verify import verify_together
-from dpframe.tables.frames import wrap
 from dpframe.tables.joined import link
 
 
@@ -78,6 +78,18 @@ def test_weights_count_rows_beyond_those_that_are_kept(tables):
     refusal = pytest.raises(dpf.errors.ParameterError, match="are for counts, means and sums; leave them out of regr")
     with pytest.warns(dpf.errors.InferenceWarning, match="joined rows of each person"), refusal:
         released.regress("cost ~ kind", **weights)
+
+
+def test_weights_warn_of_persons_with_as_many_rows_as_are_counted(tables):
+    """The share of persons with three visits or more is within three points; under one key."""
+    safe = dpf.sanitize(tables, epsilon=4, keys=KEYS, contributions=2, max_count=3, spaces=SPACES, key=KEY)
+    rule = r"about (\d+) % of the persons have 3 rows or more and count as 3, .*larger max_count"
+    with pytest.warns(dpf.errors.InferenceWarning, match=rule) as warned:
+        counted = safe["visits"].dp.value_counts("kind", weights="visits.n")
+    (share,) = (int(found[1]) / 100 for one in warned if (found := re.match(rule, str(one.message))))
+    counts = tables["visits"].groupby("patient_id").size()
+    assert share == pytest.approx((counts >= 3).sum() / 3_000, abs=0.03)
+    assert counted["upper"].sum() < len(tables["visits"])
 
 
 def test_the_tables_leave_without_keys_and_one_shuffle_each(tables, safe):
@@ -230,7 +242,7 @@ def test_a_person_with_many_rows_moves_as_many_as_are_kept():
         first = pd.DataFrame({"patient_id": [1], "sex": ["F"], "ward": ["A"], "age": [18]})
         both = [pd.concat([tables["patients"], first]), pd.concat([tables["visits"], own])]
         linked = link(dict(zip(tables, both, strict=True)), KEYS, {"visits": 3}, {"visits": 12}, "error")
-        kept.append(linked.joined_table(linked.children[0], {"patients.age": "age", "visits.n": "visits.n"}, KEY))
+        kept.append(linked.joined_table(linked.children[0], {"patients.age": "age", "visits.n": "visits.n"}, KEY).frame)
     one, many = kept
     assert len(one) == len(many) == 603
     assert one.iloc[:600].equals(many.iloc[:600])
@@ -534,7 +546,7 @@ def whole_law(plans, both, reach=6.0):
             frames.append(
                 linked.parents_table() if is_parent else linked.joined_table(linked.children[0], context, KEY)
             )
-        codes = [wrap(frame).codes(plan.spaces, "error") for frame in frames]
+        codes = [frame.codes(plan.spaces, "error") for frame in frames]
         laws.append(coarse(tables_law(plan, codes, reach)))
         cells = ({c: code[0] for c, code in part.items()} for part in codes)
         # Not the plan's own number, which may be wrong.
