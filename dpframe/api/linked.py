@@ -353,11 +353,15 @@ class ReleasedTables(Mapping[str, "ReleaseFrame"]):
             counts = self._estimates[self.parent].value_counts(f"{name}.n", method="inverse")["estimate"]
             rows = counts.index.to_numpy(dtype=np.float64)
             most = self.releases[name].plan.contributions
-            share = min(float(counts @ np.minimum(rows, most)) / max(float(counts @ rows), 1.0), 1.0)
+            fewer, total = -(-most // 2), max(float(counts @ rows), 1.0)
+            shares = [min(float(counts @ np.minimum(rows, cap)) / total, 1.0) for cap in (most, fewer)]
             kept.append(
-                f"About {share:.0%} of the rows of {name!r} are kept, of those counted up to {rows.max():.0f} of a "
+                f"About {shares[0]:.0%} of the rows of {name!r} are kept, of those counted up to {rows.max():.0f} of a "
                 f"person: the others are beyond {most}"
             )
+            if fewer < most:
+                # Noise is proportional to the kept rows of a person.
+                kept[-1] += f"; contributions={fewer} keeps about {shares[1]:.0%} at {fewer / most:.0%} of the noise"
         return LinkedExplanation(self._promises[self.parent].line, tuple(kept), parts)
 
     def report(self) -> LinkedReport:

@@ -304,6 +304,10 @@ def _options_by_table(options: Mapping[str, Any], names: Sequence[str]) -> dict[
         default = DEFAULTS.get(option)
         if option == "contributions" or (option in DEFAULTS and (value is default or is_one_of(value, [default]))):
             continue
+        if option == "rules":
+            raise ParameterError(
+                "rules are not kept across tables; leave rules out, and mend rows of synthesize(), e.g. with mask"
+            )
         if option not in (*_BY_TABLE, *_COMMON):
             allowed = ("contributions", *_BY_TABLE, *_COMMON)
             hint = f"{did_you_mean(option, allowed)}these are {', '.join(allowed)}"

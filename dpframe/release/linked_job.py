@@ -120,7 +120,8 @@ class CheckedTables:
         parts = [
             checked_request.expectation(table.n, checked_request.typical(table)) for table, checked_request in jobs
         ]
-        return LinkedExpectation(promise.line, dict(zip(tables.names, parts, strict=True)))
+        contributions = {child.name: child.rows for child in tables.children}
+        return LinkedExpectation(promise.line, dict(zip(tables.names, parts, strict=True)), contributions)
 
 
 @dataclass(frozen=True)

@@ -106,6 +106,8 @@ def test_the_tables_leave_without_keys_and_one_shuffle_each(tables, safe):
     assert page.count("</main>") == 1
     share = int(kept.removeprefix("About ").partition(" %")[0].partition("%")[0])
     assert share == pytest.approx(100 * counts.clip(upper=3).sum() / counts.sum(), abs=4)
+    fewer = re.search(r"contributions=2 keeps about (\d+)% at 67% of the noise", kept)[1]
+    assert int(fewer) == pytest.approx(100 * counts.clip(upper=2).sum() / counts.sum(), abs=4)
     assert all("epsilon=4" in info.lines()[0] for info in safe.releases.values())
 
 
@@ -270,6 +272,10 @@ BAD = {
     "contributions by no child": ({"contributions": {"patients": 2}}, "names 'patients', which is no child"),
     "count": ({"max_count": 0}, "max_count of 'visits' must be a whole number"),
     "order": ({"shuffle": False}, "shuffle is no option of several tables"),
+    "rules": (
+        {"rules": [dpf.Implies({"patients.age": (18, 20)}, {"kind": "routine"})]},
+        r"rules are not kept across tables; leave rules out, and mend rows of synthesize\(\), e.g. with mask",
+    ),
     "spaces of no table": ({"spaces": {"sex": ["F", "M"]}}, "spaces names 'sex', which is no table"),
     "spaces by column": ({"spaces": {"patients": ["F", "M"]}}, "spaces of a table must be a dictionary by column"),
     "values": ({"spaces": {**SPACES, "visits": {"kind": ["urgent"]}}}, "column 'kind' at row position"),

@@ -39,6 +39,7 @@ def test_a_plan_is_a_file_and_gives_the_bytes_of_its_options(tables, tmp_path):
     assert promise in str(dpf.verify(tmp_path / "plan.json"))
     expected = dpf.expect(tables, epsilon=4, keys=KEYS, contributions={"visits": 3}, spaces=SPACES)
     assert expected.tables["visits"].rows == 9_000
+    assert "visits: contributions=2 in place of 3 brings counts within ± " in str(expected)
     assert expected.tables["visits"].table.equals(
         plan.expect().tables["visits"].table.drop(index="lost", errors="ignore")
     )
