@@ -298,7 +298,8 @@ def sanitize(
         For several tables of the same persons, ``source={"patients": …, "visits": …}``: the key of each child table
         and the table whose rows it names, ``{"visits": {"patient_id": "patients"}}``. Spaces, drop, mechanisms and
         measure are then given by table, ``contributions`` by child table: rows of a person that are kept, by a secret
-        choice. The result is `dpframe.api.linked.ReleasedTables`.
+        choice. The result is `dpframe.api.linked.ReleasedTables`. Tables are frames in memory, Parquet files, or frames
+        of Spark, which have all rows of their files.
     orphans
         With ``keys``: ``"error"`` refuses child rows without a parent row, ``"drop"`` leaves them out.
     max_count

@@ -27,8 +27,8 @@ from dpframe.tables.joined import (
     ChildLink,
     LinkedTables,
     find_parent,
-    key_error,
     orphan_rule,
+    row_error,
     row_tags,
 )
 
@@ -197,4 +197,4 @@ def _refuse(table: str, column: str, rows: Any, rule: str) -> None:
     """Raise `ColumnError` with the first of some rows that break a rule of keys, if there is one."""
     first = rows.agg(sf.min(ROW)).collect()[0][0]
     if first is not None:
-        raise key_error(table, column, int(first), rule)
+        raise row_error(table, column, int(first), rule)

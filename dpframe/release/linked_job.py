@@ -31,7 +31,7 @@ from dpframe.release.linked_plan import LinkedExpectation, LinkedPlan
 from dpframe.release.planning import CheckedRequest, Request, promise_of
 from dpframe.release.together import Together, composed, split_promise
 from dpframe.spaces import Boolean, Integer, Nullable, Space
-from dpframe.tables.joined import ChildLink, LinkedTables
+from dpframe.tables.joined import ChildLink, LinkedTables, row_error
 from dpframe.tables.table import Table
 
 
@@ -148,24 +148,17 @@ class LinkedJob(Job[CheckedTables, LinkedRelease]):
         """Refuse a request or a value that breaks its rule, in any table."""
         request = self.request
         if request.plan is not None:
-            checked = self._check_ready(request.plan)
-        else:
-            promise = promise_of(request.epsilon, request.delta, self.tables.n, request.quiet)
-            # Rows without tables and inference may cost more than their budget's step.
-            checked = (
-                self._check(promise, in_steps=promise.delta > 0) or self._check(promise, in_steps=False) or _refuse()
-            )
-        parents, parents_request = checked.parents.table, checked.checked[0]
-        if request.release and not parents.held:
-            # Values of tables that are not in memory are otherwise first read after the spend.
-            parents.codes(parents_request.spaces, parents_request.nulls, parents_request.imputed)
-        return checked
+            return self._check_ready(request.plan)
+        promise = promise_of(request.epsilon, request.delta, self.tables.n, request.quiet)
+        checked = self._check(promise, in_steps=promise.delta > 0)
+        # Rows without tables and inference may cost more than their budget's step.
+        return checked or self._check(promise, in_steps=False) or _refuse()
 
     def _check_ready(self, plan: LinkedPlan) -> CheckedTables:
         """Check the tables against a ready plan."""
         tables, choice = self.tables, self.budget.choice
         parents_request = Request(plan=plan.plans[tables.parent], table_name=tables.parent)
-        parents, checked_parents = self.request.check(tables.parents_table(), parents_request)
+        parents, checked_parents = self._check_parents(parents_request)
         joined = []
         for child in tables.children:
             child_plan, required = plan.plans[child.name], plan.promises[child.name].required
@@ -188,6 +181,19 @@ class LinkedJob(Job[CheckedTables, LinkedRelease]):
             )
         return CheckedTables(plan.promise, plan.promise.delta > 0, parents, checked_parents, tuple(joined))
 
+    def _check_parents(self, request: Request) -> tuple[ReleaseJob[Table, Ready], Checked]:
+        """Return the release of the parents' table, and its check; errors of values name the table."""
+        try:
+            job, checked = self.request.check(self.tables.parents_table(), request)
+            if self.request.release and not job.table.held and self.budget.account is not None:
+                # Values of tables that are not in memory would otherwise first be read after the spend.
+                job.table.codes(checked[0].spaces, checked[0].nulls, checked[0].imputed)
+            return job, checked
+        except ColumnError as error:
+            if self.request.lists or error.column is None:
+                raise
+            raise row_error(self.tables.parent, error.column, error.row, error.rule) from None
+
     def _check(self, promise: Budget, in_steps: bool) -> CheckedTables | None:
         """Return what is known of all tables; None if their plans do not compose to the promise."""
         tables, choice = self.tables, self.budget.choice
@@ -201,7 +207,7 @@ class LinkedJob(Job[CheckedTables, LinkedRelease]):
             {**parent_options, "spaces": {**_declarations(parent_options), **counts}, "privacy_id": tables.key},
             table_name=tables.parent,
         )
-        parents, checked_parents = self.request.check(tables.parents_table(), request)
+        parents, checked_parents = self._check_parents(request)
         plan = checked_parents[0].plan
         spaces = checked_parents[0].spaces if plan is None else plan.spaces
         joined, plans = [], [plan]
@@ -243,14 +249,16 @@ class LinkedJob(Job[CheckedTables, LinkedRelease]):
         drop_columns = self._join(child, context, key)
         return JoinedRequest(child, drop_columns, budget, options, context, tuple(required))
 
-    def _check_values(self, child: ChildLink, spaces: Mapping[str, Space]) -> None:
+    def _check_values(self, child: Any, spaces: Mapping[str, Space]) -> None:
         """Raise `ColumnError` for a value outside its space; an item of a list is named by the row of its list."""
         try:
             self.tables.child_table(child).codes(spaces, "error")
         except ColumnError as error:
-            if child.name not in self.request.lists or error.row is None:
+            if error.column is None or error.row is None:
                 raise
-            row = self.tables.row_of_item(child, error.row)
+            if child.name not in self.request.lists:
+                raise row_error(child.name, error.column, error.row, error.rule) from None
+            row = int(child.parents[error.row])
             raise ColumnError(f"({error.column!r} of its items) {error.rule}", column=child.name, row=row) from None
 
     def _weights(self) -> Iterator[int]:

@@ -96,10 +96,6 @@ class LinkedTables(ABC, Generic[C]):
     def drop_columns(self, table: Table, names: Collection[str]) -> Table:
         """Return one of these tables without some columns."""
 
-    def row_of_item(self, child: C, row: int) -> int:
-        """Return the row of the frame whose list has an item, the child table's row of this position."""
-        raise ParameterError("Records are for frames in memory and Parquet files; collect the frame first")
-
 
 @dataclass(frozen=True)
 class ChildFrame(ChildLink):
@@ -165,10 +161,6 @@ class LinkedFrames(LinkedTables[ChildFrame]):
         """Return one of these tables without some columns."""
         return wrap(table.frame.drop(columns=list(names)))
 
-    def row_of_item(self, child: ChildFrame, row: int) -> int:
-        """Return the row of the frame whose list has an item, the child table's row of this position."""
-        return int(child.parents[row])
-
 
 def _take(column: Any, places: IntArray) -> Any:
     """Return the values at these places, null at −1; whole numbers and booleans get dtypes that have nulls.
@@ -209,7 +201,7 @@ def link(
     index, children = _key_column(tables, parent, key), []
     repeated = np.flatnonzero(index.duplicated())
     if len(repeated):
-        raise key_error(parent, key, int(repeated[0]), REPEATED)
+        raise row_error(parent, key, int(repeated[0]), REPEATED)
     for name, column in columns.items():
         keys_of_rows = _key_column(tables, name, column, nulls=orphans == "drop")
         if _kind_of(keys_of_rows) != _kind_of(index):
@@ -219,7 +211,7 @@ def link(
         parents = np.where(keys_of_rows.isna(), -1, index.get_indexer(keys_of_rows)).astype(np.int64)
         lost = np.flatnonzero(parents < 0)
         if len(lost) and orphans == "error":
-            raise key_error(name, column, int(lost[0]), orphan_rule(parent))
+            raise row_error(name, column, int(lost[0]), orphan_rule(parent))
         columns_left = tuple(one for one in tables[name].columns if one != column)
         children.append(ChildFrame(name, tables[name], column, contributions[name], most[name], columns_left, parents))
     columns_of_parents = tuple(one for one in tables[parent].columns if one != key)
@@ -267,7 +259,9 @@ def _parent_of(
     if several:
         raise ParameterError(f"keys gives {several[0]!r} several parents; join all but one of them to it first")
     roots = [name for name in tables if name not in keys]
-    if len(roots) != 1:
+    if not roots:
+        raise ParameterError(f"keys has every table; leave the parent's out, {example}")
+    if len(roots) > 1:
         raise ParameterError(f"keys must have every table but the parent's, and lacks {name_list(roots)}; {example}")
     (parent,), columns, parent_columns = roots, {}, {}
     for name, links in keys.items():
@@ -293,11 +287,11 @@ def _key_column(tables: Mapping[str, pd.DataFrame], table: str, column: str, nul
         raise ParameterError(f"keys names {column!r} of {table!r}, which holds {keys.dtype}; use numbers or text")
     missing = np.flatnonzero(keys.isna())
     if len(missing) and not nulls:
-        raise key_error(table, column, int(missing[0]), NULL_KEY)
+        raise row_error(table, column, int(missing[0]), NULL_KEY)
     try:
         keys.duplicated()
     except TypeError:
-        raise key_error(table, column, None, "has values that are no keys; use numbers or text") from None
+        raise row_error(table, column, None, "has values that are no keys; use numbers or text") from None
     return keys
 
 
@@ -325,6 +319,6 @@ def _check_names(tables: Mapping[str, Sequence[str]], parent: str, key: str, col
             raise ParameterError(f"{table!r} has a column {wrong!r}, a name that joined rows need; rename it")
 
 
-def key_error(table: str, column: str, row: int | None, rule: str) -> ColumnError:
-    """Return the error of a row's key in a table."""
+def row_error(table: str, column: str, row: int | None, rule: str) -> ColumnError:
+    """Return the error of a row of a table."""
     return ColumnError(f"(table {table!r}) {rule}", column=column, row=row)

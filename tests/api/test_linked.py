@@ -259,7 +259,10 @@ BAD = {
     "no keys": ({"keys": None}, "name the key of each child table"),
     "keys of no table": ({"keys": {"stays": {"patient_id": "patients"}}}, "keys names 'stays', which is no table"),
     "keys are text": ({"keys": {"visits": "patient_id"}}, "keys must name the column and the parent"),
-    "no parent": ({"keys": {**KEYS, "patients": {"patient_id": "visits"}}}, "keys must have every table but the par"),
+    "no parent": (
+        {"keys": {**KEYS, "patients": {"patient_id": "visits"}}},
+        "keys has every table; leave the parent's",
+    ),
     "two parents": ({"keys": {"visits": {"patient_id": "patients", "kind": "patients"}}}, "'visits' several parents"),
     "another parent": ({"keys": {"visits": {"patient_id": "wards"}}}, "links 'visits' to 'wards', which is not the p"),
     "key of the child": ({"keys": {"visits": {"person": "patients"}}}, "names column 'person', which 'patients' lacks"),
@@ -278,7 +281,14 @@ BAD = {
     ),
     "spaces of no table": ({"spaces": {"sex": ["F", "M"]}}, "spaces names 'sex', which is no table"),
     "spaces by column": ({"spaces": {"patients": ["F", "M"]}}, "spaces of a table must be a dictionary by column"),
-    "values": ({"spaces": {**SPACES, "visits": {"kind": ["urgent"]}}}, "column 'kind' at row position"),
+    "values": (
+        {"spaces": {**SPACES, "visits": {"kind": ["urgent"]}}},
+        r"column 'kind' at row position \d+: .table 'visits'. holds a",
+    ),
+    "values of parents": (
+        {"spaces": {**SPACES, "patients": {"ward": ["A"]}}},
+        r"column 'ward' at row position \d+: .table 'patients'. holds a",
+    ),
     "data": ({"infer": "data"}, 'infer="data" reads values without protection'),
     "plan": ({"plan": "plan.json", "epsilon": None}, "plan must be one of several tables; dpf.LinkedPlan.read"),
     "id": ({"id": "patient_id"}, "id is for one table"),

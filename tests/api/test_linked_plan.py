@@ -134,5 +134,5 @@ def test_tables_that_do_not_fit_a_plan_are_refused(tables, made):
         dpf.plan(tables["patients"], epsilon=1, keys=KEYS)
     visits = tables["visits"].copy()
     visits.loc[5, "kind"] = None
-    with pytest.raises(dpf.errors.ColumnError, match="column 'kind' at row position 5: is null"):
+    with pytest.raises(dpf.errors.ColumnError, match=r"column 'kind' at row position 5: .table 'visits'. is null"):
         dpf.sanitize({**tables, "visits": visits}, plan=plan)
