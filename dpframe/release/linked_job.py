@@ -310,7 +310,7 @@ class LinkedJob(Job[CheckedTables, LinkedRelease]):
                 allowed, checked_request = checked_request.allowed, CheckedRequest.of(table, job.request, quiet=True)
                 if allowed != checked_request.allowed:
                     _refuse()
-                if request.release:
+                if request.release and table.held:
                     codes = table.codes(checked_request.spaces, checked_request.nulls, checked_request.imputed)
             ready = job.ready(checked_request, codes, receipt, derived_key(key, b"table " + child.name.encode()))
             context, lists = tuple(job.request.context), request.lists.get(child.name, "")

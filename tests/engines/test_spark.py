@@ -259,7 +259,6 @@ def several_tables(spark, tmp_path):
     ledger.create("clinic", epsilon=9, delta=1e-4, unit="person:patient_id")
     refused = {
         "ward C": ("patients", "ward", "if(patient_id = 1007, 'C', ward)", "'ward' at row position 7: .table 'pati"),
-        "a kind": ("visits", "kind", "if(_metadata.row_index = 3, 'x', kind)", "'kind' at row position 3: "),
         "orphan": ("visits", "patient_id", "if(cost = 0, 0, patient_id + 400)", "has no row in 'patients'; add its"),
         "null": (
             "visits",
