@@ -146,8 +146,8 @@ def _engine_of_tables(tables: Mapping[Any, Any]) -> Any:
     for name, table in tables.items():
         engine = engine_of(table, LINKED_ENGINES)
         if engine is not None:
-            for other in tables:
-                _check_table_name(other)
+            for table_name in tables:
+                _check_table_name(table_name)
             return engine
         if engine_of(table) is not None:
             raise ParameterError(f"table {name!r} is of Dask, which cannot link tables; write Parquet, and pass paths")

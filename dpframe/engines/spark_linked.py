@@ -64,8 +64,8 @@ class SparkChild(ChildLink):
         rows = self.frame.select(PERSON, ROW)
         schema = f"{PERSON} {rows.schema[PERSON].dataType.simpleString()}, {ROW} long, {TAG} long"
         places = sf.row_number().over(Window.partitionBy(PERSON).orderBy(TAG, ROW)) - 1
-        tagged = rows.mapInArrow(pack_task(TagRows(key)), schema).withColumn(TURN, places)
-        return self.frame.join(tagged.where(sf.col(TURN) < self.rows).select(ROW, TURN, TAG), ROW)
+        tags = rows.mapInArrow(pack_task(TagRows(key)), schema).withColumn(TURN, places)
+        return self.frame.join(tags.where(sf.col(TURN) < self.rows).select(ROW, TURN, TAG), ROW)
 
 
 @dataclass(frozen=True)
@@ -106,18 +106,18 @@ class LinkedSparkFrames(LinkedTables[SparkChild]):
         turns = sf.explode(sf.sequence(sf.lit(0), sf.lit(child.rows - 1))).alias(TURN)
         parents_columns = [quote_column(source).alias(name) for name, source in context.items()]
         slots = self._parents().select(*parents_columns, PERSON, sf.col(ROW).alias(FIRST), turns)
-        kept = child.choose(key).select(*map(quote_column, child.columns), PERSON, TURN, TAG)
+        chosen_rows = child.choose(key).select(*map(quote_column, child.columns), PERSON, TURN, TAG)
         flags = [sf.col(TAG).isNotNull().alias(name) for name in child.flags]
         place = (sf.col(FIRST) * child.rows + sf.col(TURN)).alias(ROW)
         columns = [*map(quote_column, child.columns), *flags, *map(quote_column, context), place]
-        joined = slots.join(kept, [PERSON, TURN], "left").select(*columns)
-        return self._to_table(joined, [*child.columns, *child.flags, *context], self.n * child.rows)
+        joined_rows = slots.join(chosen_rows, [PERSON, TURN], "left").select(*columns)
+        return self._to_table(joined_rows, [*child.columns, *child.flags, *context], self.n * child.rows)
 
     def drop_columns(self, table: Any, names: Collection[str]) -> SparkTable:
         """Return one of these tables without some columns."""
-        left = [name for name in table.names if name not in names]
-        selected: SparkTable = table.only(left)
-        return replace(selected, template=empty_template(table.frame.select(*map(quote_column, left))))
+        selected_names = [name for name in table.names if name not in names]
+        selected: SparkTable = table.only(selected_names)
+        return replace(selected, template=empty_template(table.frame.select(*map(quote_column, selected_names))))
 
 
 def link(
@@ -156,13 +156,13 @@ def link(
     children = []
     for name, column in columns.items():
         if orphans == "error":
-            lost = frames[name].join(frames[parent].select(PERSON), PERSON, "left_anti")
-            _refuse(name, column, lost, orphan_rule(parent))
-        columns_left = tuple(one for one in tables[name].columns if one != column)
-        link_facts = (column, contributions[name], most[name], columns_left)
+            orphan_rows = frames[name].join(frames[parent].select(PERSON), PERSON, "left_anti")
+            _refuse(name, column, orphan_rows, orphan_rule(parent))
+        child_columns = tuple(one for one in tables[name].columns if one != column)
+        link_facts = (column, contributions[name], most[name], child_columns)
         children.append(SparkChild(name, frames[name], *link_facts, rows[name]))
-    columns_of_parents = tuple(one for one in tables[parent].columns if one != key)
-    return LinkedSparkFrames(parent, frames[parent], key, columns_of_parents, tuple(children), rows[parent])
+    columns_without_key = tuple(one for one in tables[parent].columns if one != key)
+    return LinkedSparkFrames(parent, frames[parent], key, columns_without_key, tuple(children), rows[parent])
 
 
 def draw_table(table: SparkTable, ready: Ready) -> Any:

@@ -212,10 +212,10 @@ def link(
         lost = np.flatnonzero(parents < 0)
         if len(lost) and orphans == "error":
             raise row_error(name, column, int(lost[0]), orphan_rule(parent))
-        columns_left = tuple(one for one in tables[name].columns if one != column)
-        children.append(ChildFrame(name, tables[name], column, contributions[name], most[name], columns_left, parents))
-    columns_of_parents = tuple(one for one in tables[parent].columns if one != key)
-    return LinkedFrames(parent, tables[parent], key, columns_of_parents, tuple(children))
+        child_columns = tuple(one for one in tables[name].columns if one != column)
+        children.append(ChildFrame(name, tables[name], column, contributions[name], most[name], child_columns, parents))
+    parents_columns = tuple(one for one in tables[parent].columns if one != key)
+    return LinkedFrames(parent, tables[parent], key, parents_columns, tuple(children))
 
 
 REPEATED = "repeats the key of an earlier row; give each person one row"

@@ -86,7 +86,7 @@ def test_weights_warn_of_persons_with_as_many_rows_as_are_counted(tables):
     rule = r"about (\d+) % of the persons have 3 rows or more and count as 3, .*larger max_count"
     with pytest.warns(dpf.errors.InferenceWarning, match=rule) as warned:
         counted = safe["visits"].dp.value_counts("kind", weights="visits.n")
-    (share,) = (int(found[1]) / 100 for one in warned if (found := re.match(rule, str(one.message))))
+    (share,) = (int(match[1]) / 100 for one in warned if (match := re.match(rule, str(one.message))))
     counts = tables["visits"].groupby("patient_id").size()
     assert share == pytest.approx((counts >= 3).sum() / 3_000, abs=0.03)
     assert counted["upper"].sum() < len(tables["visits"])
