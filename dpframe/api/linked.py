@@ -43,6 +43,7 @@ from dpframe.report.report import Report
 from dpframe.tables.frames import release_text
 from dpframe.tables.joined import link
 from dpframe.tables.lists import nest
+from dpframe.tables.table import engine_of
 
 if TYPE_CHECKING:
     from dpframe.api.accessor import ReleaseFrame
@@ -52,11 +53,30 @@ _COPIES = 20
 
 
 def sanitize_linked(
-    source: Any, epsilon: float | None, delta: float | None, ledger: Any, dataset: str | None, **options: Any
+    source: Any,
+    folder: Path | None,
+    epsilon: float | None,
+    delta: float | None,
+    ledger: Any,
+    dataset: str | None,
+    **options: Any,
 ) -> ReleasedTables:
-    """Release several tables of the same persons under one promise; see `dpframe.sanitize`."""
+    """Release several tables of the same persons under one promise, also to a folder; see `dpframe.sanitize`."""
+    if folder is not None:
+        check_folder(folder)  # before the spend
     account = OpenAccount.of(ledger, dataset)
-    return ReleasedTables(linked_job(source, epsilon, delta, account=account, **options).run().frames)
+    tables = ReleasedTables(linked_job(source, epsilon, delta, account=account, **options).run().frames)
+    if folder is None:
+        return tables
+    tables.write(folder)
+    engine = engine_of(next(iter(tables.values())))
+    # A lazy frame computes its rows anew each time; those of the folder are only read.
+    return tables if engine is None else ReleasedTables({n: engine.read_files(_file(folder, n)) for n in tables})
+
+
+def _file(folder: Path, table: str) -> Path:
+    """Return the place of a released table in a folder."""
+    return folder / f"{table}.parquet"
 
 
 def check_links(
@@ -333,11 +353,15 @@ class ReleasedTables(Mapping[str, "ReleaseFrame"]):
             counts = self._estimates[self.parent].value_counts(f"{name}.n", method="inverse")["estimate"]
             rows = counts.index.to_numpy(dtype=np.float64)
             most = self.releases[name].plan.contributions
-            share = min(float(counts @ np.minimum(rows, most)) / max(float(counts @ rows), 1.0), 1.0)
+            fewer, total = -(-most // 2), max(float(counts @ rows), 1.0)
+            shares = [min(float(counts @ np.minimum(rows, cap)) / total, 1.0) for cap in (most, fewer)]
             kept.append(
-                f"About {share:.0%} of the rows of {name!r} are kept, of those counted up to {rows.max():.0f} of a "
+                f"About {shares[0]:.0%} of the rows of {name!r} are kept, of those counted up to {rows.max():.0f} of a "
                 f"person: the others are beyond {most}"
             )
+            if fewer < most:
+                # Noise is proportional to the kept rows of a person.
+                kept[-1] += f"; contributions={fewer} keeps about {shares[1]:.0%} at {fewer / most:.0%} of the noise"
         return LinkedExplanation(self._promises[self.parent].line, tuple(kept), parts)
 
     def report(self) -> LinkedReport:
@@ -363,11 +387,13 @@ class ReleasedTables(Mapping[str, "ReleaseFrame"]):
         except OSError as error:
             raise FileError(f"{path} cannot be written: {error.strerror}; name a folder that can") from None
         for name, table in self._tables.items():
-            write(table, path / f"{name}.parquet")
+            engine = engine_of(table)
+            (write if engine is None else engine.write)(table, _file(path, name))
 
     def __repr__(self) -> str:
         rows = (
-            f"{name}: {len(table):,} rows, {name_list(list(table.columns))}" for name, table in self._tables.items()
+            f"{name}: {self.releases[name].n:,} rows, {name_list(list(table.columns))}"
+            for name, table in self._tables.items()
         )
         more = 'Tables: safe["NAME"].dp.mean("…"); functions of all: safe.infer(f); more: safe.explain()'
         return "\n".join([f"<{self._promises[self.parent].line}>", *rows, more])
@@ -406,7 +432,8 @@ class LinkedReport:
 
 def _info_of(name: str, table: pd.DataFrame) -> ReleaseInfo:
     """Return a table's description, or refuse a table that was not released with others."""
-    text = release_text(table)
+    engine = engine_of(table)
+    text = release_text(table) if engine is None else engine.info(table).to_json()
     info = None if text is None else read_info(text)
     if info is None or info.together is None or info.together.table != name or info.together.refusal(info.plan):
         raise NotSanitizedError(f"table {name!r} is not the released table of that name; take all of one release")

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from dpframe.errors import (
     AlreadySanitizedError,
+    ColumnError,
     FileError,
     ParameterError,
     check_whole,
@@ -23,6 +24,7 @@ from dpframe.ledger.account import OpenAccount
 from dpframe.plan.data import MOST_PERSON_ROWS
 from dpframe.plan.options import DEFAULTS
 from dpframe.release.budgets import ReleaseBudget
+from dpframe.release.job import drawn
 from dpframe.release.linked_job import LinkedJob, LinkedRequest
 from dpframe.release.linked_plan import LinkedExpectation, LinkedPlan
 from dpframe.spaces.records import COUNT_FACTOR, RECORDS, Records
@@ -30,7 +32,7 @@ from dpframe.tables.frames import wrap
 from dpframe.tables.inputs import open_input
 from dpframe.tables.joined import link
 from dpframe.tables.lists import PERSONS, check_list_names, free_key, list_items
-from dpframe.tables.table import engine_of
+from dpframe.tables.table import LINKED_ENGINES, engine_of
 
 _BY_TABLE = ("spaces", "drop", "mechanisms", "measure")
 """Options of a plan that are given by table."""
@@ -91,8 +93,13 @@ def linked_job(
         if extra:
             raise ParameterError(f"{extra[0]} is already decided by the plan; give one or the other")
     lists: dict[str, str] = {}
+    link_tables, draw_table = link, drawn
     if isinstance(source, Mapping):
-        tables = {name: as_frame(name, table) for name, table in source.items()}
+        engine = _engine_of_tables(source)
+        if engine is None:
+            tables = {name: as_frame(name, table) for name, table in source.items()}
+        else:
+            tables, link_tables, draw_table = dict(source), engine.link, engine.draw_table
         if len(tables) < 2:
             raise ParameterError(
                 "several tables are a parent table and child tables; pass one table without a dictionary"
@@ -101,16 +108,16 @@ def linked_job(
         if keys is not None or max_count is not None or orphans != "error":
             raise ParameterError("keys, orphans and max_count are for dictionaries of tables; Records take max_count")
         records = _list_columns(options, plan)
-        tables, key_name = _split_lists(source, records)
+        tables, key_name = _split_lists(source, records, None if plan is None else plan.promises[plan.parent].key)
         keys = {name: {key_name: PERSONS} for name in records}
         lists = {name: one.kind for name, one in records.items()}
         options, max_count = _options_of_lists(options, records), {name: one.most for name, one in records.items()}
     if plan is not None:
         if set(tables) != set(plan.plans):
             raise ParameterError(f"the plan is of tables {name_list(plan.plans)}; pass a dictionary of these")
-        linked = link(tables, plan.keys, plan.contributions, plan.max_count, orphans)
+        linked = link_tables(tables, plan.keys, plan.contributions, plan.max_count, orphans)
         request = LinkedRequest(plan=plan, release=release, quiet=quiet, lists=lists)
-        return LinkedJob(linked, request, ReleaseBudget(account, key))
+        return LinkedJob(linked, request, ReleaseBudget(account, key), draw_table)
     if keys is None:
         raise ParameterError('name the key of each child table, e.g. keys={"visits": {"patient_id": "patients"}}')
     children = [name for name in tables if isinstance(keys, Mapping) and name in keys]
@@ -128,10 +135,23 @@ def linked_job(
             raise ParameterError(
                 f"max_count of {low_caps[0]!r} is below its contributions; give {kept_rows[low_caps[0]]} or more"
             )
-    linked = link(tables, keys, kept_rows, count_caps, orphans)
-    by_table = _options_by_table(options, linked.names)
+    by_table = _options_by_table(options, list(tables))
+    linked = link_tables(tables, keys, kept_rows, count_caps, orphans)
     request = LinkedRequest(epsilon, delta, by_table, release=release, quiet=quiet, lists=lists)
-    return LinkedJob(linked, request, ReleaseBudget(account, key))
+    return LinkedJob(linked, request, ReleaseBudget(account, key), draw_table)
+
+
+def _engine_of_tables(tables: Mapping[Any, Any]) -> Any:
+    """Return the module that links frames of an engine; None for tables in memory and files."""
+    for name, table in tables.items():
+        engine = engine_of(table, LINKED_ENGINES)
+        if engine is not None:
+            for table_name in tables:
+                _check_table_name(table_name)
+            return engine
+        if engine_of(table) is not None:
+            raise ParameterError(f"table {name!r} is of Dask, which cannot link tables; write Parquet, and pass paths")
+    return None
 
 
 def plan_linked(
@@ -162,8 +182,11 @@ def _list_columns(options: Mapping[str, Any], plan: LinkedPlan | None) -> dict[s
     return records
 
 
-def _split_lists(source: Any, records: Mapping[str, Records]) -> tuple[dict[str, pd.DataFrame], str]:
-    """Return a frame's rows and the items of its lists as tables, and the name of their key, the position of a row."""
+def _split_lists(source: Any, records: Mapping[str, Records], key: str | None) -> tuple[dict[str, pd.DataFrame], str]:
+    """Return a frame's rows and the items of its lists as tables, and the name of their key, the position of a row.
+
+    ``key`` is a plan's name of it.
+    """
     if isinstance(source, str | Path):
         opened = open_input(source)
         if opened.apart:
@@ -177,7 +200,10 @@ def _split_lists(source: Any, records: Mapping[str, Records]) -> tuple[dict[str,
     if wrapped.text is not None:
         raise AlreadySanitizedError("the table is a release already; use the original table")
     check_list_names(records, wrapped.names)
-    key = free_key([*wrapped.names, *(name for one in records.values() for name in one.spaces)])
+    if key is None:
+        key = free_key([*wrapped.names, *(name for one in records.values() for name in one.spaces)])
+    elif key in wrapped.names:
+        raise ColumnError("is the plan's name for rows, and no column of the plan; rename or drop it", column=key)
     columns = [name for name in wrapped.names if name not in records]
     if isinstance(frame, pd.DataFrame):
         persons = frame[columns].reset_index(drop=True)
@@ -210,8 +236,7 @@ def _options_of_lists(options: Mapping[str, Any], records: Mapping[str, Records]
 
 def as_frame(name: Any, table: Any) -> pd.DataFrame:
     """Return a table as a DataFrame with a plain index; files are read into memory."""
-    if not isinstance(name, str) or not name.isidentifier():
-        raise ParameterError('tables are named by words of letters, digits and _, e.g. {"patients": …, "visits": …}')
+    _check_table_name(name)
     if isinstance(table, str | Path):
         opened = open_input(table)
         if opened.apart:
@@ -226,6 +251,12 @@ def as_frame(name: Any, table: Any) -> pd.DataFrame:
         table = _to_pandas_by_schema(columns)
     plain: pd.DataFrame = table.reset_index(drop=True)
     return plain
+
+
+def _check_table_name(name: Any) -> None:
+    """Raise `ParameterError` for a name that cannot begin those of columns."""
+    if not isinstance(name, str) or not name.isidentifier():
+        raise ParameterError('tables are named by words of letters, digits and _, e.g. {"patients": …, "visits": …}')
 
 
 def _to_pandas_by_schema(table: pa.Table) -> pd.DataFrame:
@@ -273,6 +304,10 @@ def _options_by_table(options: Mapping[str, Any], names: Sequence[str]) -> dict[
         default = DEFAULTS.get(option)
         if option == "contributions" or (option in DEFAULTS and (value is default or is_one_of(value, [default]))):
             continue
+        if option == "rules":
+            raise ParameterError(
+                "rules are not kept across tables; leave rules out, and mend rows of synthesize(), e.g. with mask"
+            )
         if option not in (*_BY_TABLE, *_COMMON):
             allowed = ("contributions", *_BY_TABLE, *_COMMON)
             hint = f"{did_you_mean(option, allowed)}these are {', '.join(allowed)}"

@@ -14,7 +14,7 @@ import pandas as pd
 import pyarrow as pa
 
 from dpframe.api.files import as_table, read_table, write
-from dpframe.api.linked_request import check_folder, is_linked, plan_linked
+from dpframe.api.linked_request import is_linked, plan_linked
 from dpframe.api.targets import TargetPlans, check_alone
 from dpframe.errors import ParameterError, RepeatedReleaseWarning, check_whole, warn
 from dpframe.ledger.account import OpenAccount
@@ -298,7 +298,8 @@ def sanitize(
         For several tables of the same persons, ``source={"patients": …, "visits": …}``: the key of each child table
         and the table whose rows it names, ``{"visits": {"patient_id": "patients"}}``. Spaces, drop, mechanisms and
         measure are then given by table, ``contributions`` by child table: rows of a person that are kept, by a secret
-        choice. The result is `dpframe.api.linked.ReleasedTables`.
+        choice. The result is `dpframe.api.linked.ReleasedTables`. Tables are frames in memory, Parquet files, or frames
+        of Spark, which have all rows of their files.
     orphans
         With ``keys``: ``"error"`` refuses child rows without a parent row, ``"drop"`` leaves them out.
     max_count
@@ -345,12 +346,7 @@ def sanitize(
             raise ParameterError("id is for one table; leave it out")
         if (batch_rows, threads, compression, progress) != (READ_BATCH_ROWS, None, "snappy", None):
             raise ParameterError("batch_rows, threads, compression and progress are for one table; leave them out")
-        if path is not None:
-            check_folder(path)  # before the spend
-        tables = sanitize_linked(source, epsilon, delta, ledger, dataset, plan=plan, key=key, **linked_options)
-        if path is not None:
-            tables.write(path)
-        return tables
+        return sanitize_linked(source, path, epsilon, delta, ledger, dataset, plan=plan, key=key, **linked_options)
     if keys is not None or max_count is not None or orphans != "error":
         raise ParameterError(_FOR_SEVERAL_TABLES)
     engine = engine_of(source)

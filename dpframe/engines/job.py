@@ -310,6 +310,7 @@ def run_first_pass(table: EngineTable, ready: Ready, spill: SealedSpill | None =
         noisy_tables,
         ready.part,
         library=installed_library(),
+        together=ready.together,
     )
     firsts = np.cumsum(first_pass.tally) - first_pass.tally
     bucket_facts = zip(firsts.tolist(), first_pass.tally.tolist(), first_pass.checks.tolist(), strict=True)

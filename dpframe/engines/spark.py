@@ -62,6 +62,9 @@ T = TypeVar("T")
 PYTHON = "PYSPARK_PYTHON"
 """Environment variable with the path of the Python that workers run."""
 
+BY_ID = "pass id= with a column that names every row once"
+"""Remedy for a frame of one table whose rows have no position."""
+
 NEEDS_JAVA = "and Spark needs version 17 or 21; apt-get install openjdk-17-jre-headless, or set JAVA_HOME"
 
 
@@ -116,7 +119,9 @@ class SparkTable(SessionTable):
     """The Spark frame."""
 
     def _select_columns(self) -> Any:
-        return self.frame.select(*(_quote_column(name) for name in self.reader.columns))
+        # Numbers for names: mapInArrow takes the dot of a name for that of a field.
+        columns = enumerate(self.reader.columns)
+        return self.frame.select(*(quote_column(name).alias(f"c{number}") for number, name in columns))
 
     def run_on_parts(self, task: Callable[[Pieces], T]) -> Iterator[T | DpframeError]:
         """Yield the results of a task on every partition."""
@@ -148,7 +153,8 @@ class SparkTable(SessionTable):
         return all_rows.mapInArrow(self._pack(Gather(ready)), StructType(fields))
 
 
-def _quote_column(name: str) -> Any:
+def quote_column(name: str) -> Any:
+    """Return the column of a name, whatever its characters."""
     return sf.col("`" + name.replace("`", "``") + "`")
 
 
@@ -164,18 +170,18 @@ def open_table(source: Any, id: str | None = None) -> SparkTable:
     FileError
         If there is no Java, or rows of the files are missing in the frame.
     """
-    frame = _read_files(source) if isinstance(source, str | Path) else source
+    frame = read_files(source) if isinstance(source, str | Path) else source
     if not hasattr(frame, "mapInArrow"):
         raise ParameterError(f"{type(source).__name__} is no Spark DataFrame, and no path of Parquet files; pass one")
     session = frame.sparkSession
-    _use_this_python(session)
-    names, template = list(frame.columns), _template(frame)
+    use_this_python(session)
+    names, template = list(frame.columns), empty_template(frame)
     if id is None:
-        addressed, first_rows, count = _address_by_file(frame)
+        addressed, first_rows, count = address_by_file(frame)
         return SparkTable(template, count, SparkReader(names, first_rows), session, addressed, by_id=False)
     check_id(template, id)
     names.remove(id)
-    template = _template(frame.drop(id))
+    template = empty_template(frame.drop(id))
     return SparkTable(template, _count_by_id(frame, id), SparkReader(names, id=id), session, frame, by_id=True)
 
 
@@ -185,13 +191,13 @@ def _open_source(source: Any, id: str | None) -> SessionTable:
         return open_table(source, id)
     files = parquet_files(source)
     spark = session()
-    _use_this_python(spark)
+    use_this_python(spark)
     parts, folders = parquet_parts(files), tuple(files.partitions)
     reader = ParquetReader(files, files.names)
     return SparkFiles(to_empty_table(files), files.n, reader, spark, parts, files, by_id=False, partitions=folders)
 
 
-def _template(frame: Any) -> Frame:
+def empty_template(frame: Any) -> Frame:
     """Return a table with the columns of a frame, without rows."""
     text = release_text(frame.schema)
     schema = frame.limit(0).toArrow().schema.with_metadata(None if text is None else arrow_metadata(text))
@@ -200,12 +206,12 @@ def _template(frame: Any) -> Frame:
 
 def open_release(frame: Any) -> EngineRelease:
     """Return a Spark frame as a release for estimates; its rows are counted."""
-    template, reader = _template(frame), PlainReader(list(frame.columns))
+    template, reader = empty_template(frame), PlainReader(list(frame.columns))
     return EngineRelease.of(SparkTable(template, int(frame.count()), reader, frame.sparkSession, frame, by_id=False))
 
 
-def _read_files(source: str | Path) -> Any:
-    """Return Parquet files as a frame; files that this process sees are read as on one machine."""
+def read_files(source: str | Path) -> Any:
+    """Return Parquet files as a frame with their description; those that this process sees as on one machine."""
     if not Path(source).exists():
         try:
             with _silence_query_log():
@@ -225,7 +231,7 @@ def _read_files(source: str | Path) -> Any:
     if files.text is None:
         return frame
     return frame.select(
-        *(_quote_column(name).alias(name, metadata={METADATA_KEY: files.text}) for name in frame.columns)
+        *(quote_column(name).alias(name, metadata={METADATA_KEY: files.text}) for name in frame.columns)
     )
 
 
@@ -255,7 +261,7 @@ def session() -> Any:
     raise FileError(f"{java} does not run, {NEEDS_JAVA}")
 
 
-def _use_this_python(session: Any) -> None:
+def use_this_python(session: Any) -> None:
     """Let workers on this machine run this Python unless the user named one."""
     # The Python of the system may lack dpframe. Spark Connect has no context.
     context = getattr(session, "sparkContext", None)
@@ -277,10 +283,10 @@ def _silence_query_log() -> Iterator[None]:
         logger.setLevel(level)
 
 
-def _address_by_file(frame: Any) -> tuple[Any, dict[int, int], int]:
+def address_by_file(frame: Any, remedy: str = BY_ID) -> tuple[Any, dict[int, int], int]:
     """Return a frame with the addresses of its rows, the position of each file's first row, and the number of rows.
 
-    Files are in the order of their paths, as `dpframe.sanitize` reads them.
+    Files are in the order of their paths, as `dpframe.sanitize` reads them. ``remedy`` is for a frame without them.
     """
     path, row = sf.col("_metadata.file_path"), sf.col("_metadata.row_index")
     try:
@@ -291,14 +297,10 @@ def _address_by_file(frame: Any) -> tuple[Any, dict[int, int], int]:
             )
             files = [(r["path"], r[FILE], r["rows"], r["last"]) for r in counts.collect()]
     except AnalysisException:
-        raise ParameterError(
-            "rows of the frame have no stable address; pass id= with a column that names every row once"
-        ) from None
+        raise ParameterError(f"rows of the frame have no stable address; {remedy}") from None
     # Positions in a complete file run from 0 to its number of rows less 1.
     if any(row_count != last + 1 for _, _, row_count, last in files):
-        raise FileError(
-            "the frame lacks rows of its files, or repeats some; pass id= with a column that names every row once"
-        )
+        raise FileError(f"the frame lacks rows of its files, or repeats some; {remedy}")
     files.sort(key=lambda file: PurePosixPath(unquote(urlparse(file[0]).path)))
     firsts = [0, *accumulate(row_count for _, _, row_count, _ in files)]
     places = {file_hash: first for (_, file_hash, _, _), first in zip(files, firsts, strict=False)}
@@ -310,7 +312,7 @@ def _address_by_file(frame: Any) -> tuple[Any, dict[int, int], int]:
 
 def _count_by_id(frame: Any, name: str) -> int:
     """Return the number of rows; `ColumnError` if an id is null or repeated."""
-    sizes = frame.groupBy(_quote_column(name).alias(ROW)).agg(sf.count("*").alias("rows"))
+    sizes = frame.groupBy(quote_column(name).alias(ROW)).agg(sf.count("*").alias("rows"))
     totals = sizes.agg(sf.sum("rows"), sf.max("rows"), sf.max(sf.col(ROW).isNull().cast("int"))).collect()[0]
     count, largest_size, null_count = (int(value or 0) for value in totals)
     check_unique(bool(null_count), largest_size, name)

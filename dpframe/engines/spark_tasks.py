@@ -51,12 +51,16 @@ class SparkReader:
 
     def __call__(self, part: Iterator[pa.RecordBatch], first: int) -> Pieces:
         """Yield rows, a fair number at a time."""
-        for table in merge_batches(part, FRAME_ROWS):
+        for table in self.read_tables(part):
             frame = ArrowFrame(table.select(list(self.names)))
             if self.id is not None:
                 yield frame, id_words(table.column(self.id).combine_chunks(), self.id, self.key)
             else:
                 yield frame, compact_rows(self._read_places(table))
+
+    def read_tables(self, part: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+        """Yield batches as tables of a fair number of rows, with their columns' names."""
+        return (table.rename_columns(self.columns) for table in merge_batches(part, FRAME_ROWS))
 
     def _read_places(self, table: pa.Table) -> Any:
         files, rows = (np.asarray(table.column(name).combine_chunks()) for name in (FILE, ROW))
@@ -80,7 +84,7 @@ class PlainReader(SparkReader):
 
     def __call__(self, part: Iterator[pa.RecordBatch], first: int) -> Pieces:
         """Yield rows, a fair number at a time."""
-        for table in merge_batches(part, FRAME_ROWS):
+        for table in self.read_tables(part):
             yield ArrowFrame(table), 0
 
 

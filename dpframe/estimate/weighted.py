@@ -28,7 +28,9 @@ from dpframe.estimate.posterior import TABLE_DRAWS
 from dpframe.estimate.results import Ends, Results
 from dpframe.estimate.synthetic import midnight_codes
 from dpframe.estimate.vectors import VectorEstimates
+from dpframe.observe.significance import DETECTION_SE
 from dpframe.plan.columns import Column
+from dpframe.plan.words import digits
 from dpframe.spaces.arrays import FloatArray
 from dpframe.spaces.base import numbers_of
 from dpframe.totals.weight_sums import WeightSteps
@@ -128,6 +130,8 @@ class WeightedEstimates(VectorEstimates):
         tables = self._prepare_draws(names, TABLE_DRAWS, target)
         values, chance_variances = list[FloatArray](), list[FloatArray]()
         calibration = None if weights is None else self._calibrate_weights(tables, columns, weights)
+        if self._counts_rows(weights):
+            self._warn_of_cap(str(weights))
         for draw in range(tables.table_count):
             codes = tables.codes(draw)
             row_weights = np.ones(len(next(iter(codes.values()))))
@@ -148,6 +152,18 @@ class WeightedEstimates(VectorEstimates):
         attrs = self._describe_draws(tables, names)
         attrs = {"source": self._joints.tables.source_of(names)} | attrs
         return results, attrs if weights is None else {"weights": weights} | attrs
+
+    def _warn_of_cap(self, count_name: str) -> None:
+        """Warn if persons have as many rows as are counted at most, so that some may have more."""
+        space = self._source.column(count_name).space
+        most = int(numbers_of(space, np.array([space.size - 1]))[0])
+        rows, errors = self._count_rows_at(count_name, np.array([space.size - 1]))
+        if rows[0] > DETECTION_SE * errors[0]:
+            warn(
+                f"about {digits(100 * float(rows[0]) / self._all_rows)} % of the persons have {most} rows or more and "
+                f"count as {most}, so that sums may be too small; release with a larger max_count",
+                InferenceWarning,
+            )
 
     def _value_conditions(self, where: Mapping[str, Any]) -> dict[str, ValueCondition]:
         """Return the conditions of ``where`` by column; `ParameterError` for conditions on items of sets."""

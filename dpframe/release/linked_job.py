@@ -9,11 +9,10 @@ so that no released row leads to a row of another table.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, NoReturn
-
-import pandas as pd
 
 from dpframe.accounting.budget import Budget
 from dpframe.accounting.gaussian_dp import Step, promise_step
@@ -32,8 +31,8 @@ from dpframe.release.linked_plan import LinkedExpectation, LinkedPlan
 from dpframe.release.planning import CheckedRequest, Request, promise_of
 from dpframe.release.together import Together, composed, split_promise
 from dpframe.spaces import Boolean, Integer, Nullable, Space
-from dpframe.tables.frames import Frame, wrap
-from dpframe.tables.joined import ChildTable, LinkedTables
+from dpframe.tables.joined import ChildLink, LinkedTables, row_error
+from dpframe.tables.table import Table
 
 
 @dataclass(frozen=True)
@@ -49,11 +48,11 @@ class LinkedRequest:
     lists: Mapping[str, str] = field(default_factory=dict)
     """Kinds of lists of one frame whose items are a child table's rows, by child table."""
 
-    def check(self, frame: Frame, request: Request) -> tuple[ReleaseJob[Frame, Ready], Checked]:
+    def check(self, table: Table, request: Request) -> tuple[ReleaseJob[Table, Ready], Checked]:
         """Return the release of one table, which `LinkedJob` pays for together with the others, and its check."""
-        job = ReleaseJob(frame, replace(request, release=self.release), ReleaseBudget(None), lambda _, ready: ready)
+        job = ReleaseJob(table, replace(request, release=self.release), ReleaseBudget(None), lambda _, ready: ready)
         # Without noise to draw only the request is looked at.
-        return job, (CheckedRequest.of(frame, job.request, quiet=True), {}) if self.quiet else job.check()
+        return job, (CheckedRequest.of(table, job.request, quiet=True), {}) if self.quiet else job.check()
 
 
 @dataclass(frozen=True)
@@ -64,20 +63,21 @@ class JoinedRequest:
     child table, so that a null means an absent row.
     """
 
-    child: ChildTable
-    table: pd.DataFrame
+    child: ChildLink
+    drop_columns: Callable[[Collection[str]], Table]
+    """Returns the joined rows without some columns."""
     budget: Budget
     options: PlanOptions
     context: Mapping[str, str]
     required: tuple[str, ...]
     plan: Plan | None = None
 
-    def request(self, spaces: Mapping[str, Space], inferred: Inferred | None = None) -> tuple[Frame, Request]:
+    def request(self, spaces: Mapping[str, Space], inferred: Inferred | None = None) -> tuple[Table, Request]:
         """Return the joined rows and their request, with the parents' columns of these spaces."""
         context = {name: spaces[source] for name, source in self.context.items() if source in spaces}
-        frame = wrap(self.table.drop(columns=[name for name in self.context if name not in context]))
+        table = self.drop_columns([name for name in self.context if name not in context])
         if self.plan is not None:
-            return frame, Request(plan=self.plan, context=context, table_name=self.child.name)
+            return table, Request(plan=self.plan, context=context, table_name=self.child.name)
         parents_inference = None
         if inferred is not None:
             columns = tuple(name for name in context if self.context[name] in inferred.columns)
@@ -93,7 +93,7 @@ class JoinedRequest:
             context_inference=parents_inference,
             table_name=self.child.name,
         )
-        return frame, request
+        return table, request
 
 
 @dataclass(frozen=True)
@@ -102,9 +102,9 @@ class CheckedTables:
 
     promise: Budget
     in_steps: bool
-    parents: ReleaseJob[Frame, Ready]
+    parents: ReleaseJob[Table, Ready]
     checked: Checked
-    joined: tuple[tuple[JoinedRequest, ReleaseJob[Frame, Ready], Checked], ...]
+    joined: tuple[tuple[JoinedRequest, ReleaseJob[Table, Ready], Checked], ...]
 
     @property
     def allowed(self) -> list[tuple[Budget, Step | None]]:
@@ -112,15 +112,16 @@ class CheckedTables:
         requests = [self.checked[0], *(checked[0] for *_, checked in self.joined)]
         return [(one.allowed.budget, one.allowed.step) for one in requests if one.allowed is not None]
 
-    def expectation(self, tables: LinkedTables) -> LinkedExpectation:
+    def expectation(self, tables: LinkedTables[Any]) -> LinkedExpectation:
         """Return the errors to expect of each table, with typical spaces in place of those still to be inferred."""
         jobs = [(self.parents.table, self.checked[0]), *((job.table, checked[0]) for _, job, checked in self.joined)]
         epsilon, delta, parent = self.promise.epsilon, self.promise.delta, tables.parent
         promise = Together(epsilon, delta, "", tables.names, parent, parent, tables.key, tables.n)
         parts = [
-            checked_request.expectation(frame.n, checked_request.typical(frame)) for frame, checked_request in jobs
+            checked_request.expectation(table.n, checked_request.typical(table)) for table, checked_request in jobs
         ]
-        return LinkedExpectation(promise.line, dict(zip(tables.names, parts, strict=True)))
+        contributions = {child.name: child.rows for child in tables.children}
+        return LinkedExpectation(promise.line, dict(zip(tables.names, parts, strict=True)), contributions)
 
 
 @dataclass(frozen=True)
@@ -128,16 +129,20 @@ class LinkedRelease:
     """The plan of several tables, and their released frames by name; none if only the plan was asked for."""
 
     plan: LinkedPlan
-    frames: Mapping[str, pd.DataFrame]
+    frames: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class LinkedJob(Job[CheckedTables, LinkedRelease]):
-    """A release of several tables under one promise for a person with all rows, or only their plan."""
+    """A release of several tables under one promise for a person with all rows, or only their plan.
 
-    tables: LinkedTables
+    ``draw_table`` returns the release of one table.
+    """
+
+    tables: LinkedTables[Any]
     request: LinkedRequest
     budget: ReleaseBudget
+    draw_table: Callable[[Any, Ready], Any] = drawn
 
     def check(self) -> CheckedTables:
         """Refuse a request or a value that breaks its rule, in any table."""
@@ -153,27 +158,41 @@ class LinkedJob(Job[CheckedTables, LinkedRelease]):
         """Check the tables against a ready plan."""
         tables, choice = self.tables, self.budget.choice
         parents_request = Request(plan=plan.plans[tables.parent], table_name=tables.parent)
-        parents, checked_parents = self.request.check(wrap(tables.parents_table()), parents_request)
+        parents, checked_parents = self._check_parents(parents_request)
         joined = []
         for child in tables.children:
             child_plan, required = plan.plans[child.name], plan.promises[child.name].required
-            frame = wrap(child.frame.drop(columns=child.key))
-            for name in [column for column in frame.names if column in child_plan.names]:
-                # Joined rows have nulls that the child table has not, and other positions.
-                space = child_plan[name].space
-                if name not in child_plan.imputed:
-                    self._check_values(
-                        child, frame, name, getattr(space, "inner", space) if name in required else space
-                    )
+            # Joined rows have nulls that the child table has not, and other positions.
+            spaces = {
+                name: getattr(child_plan[name].space, "inner", child_plan[name].space)
+                if name in required
+                else child_plan[name].space
+                for name in child.columns
+                if name in child_plan.names and name not in child_plan.imputed
+            }
+            self._check_values(child, spaces)
             if child.flag_name in required:
                 child = replace(child, flags=(child.flag_name,))
             context = {n: n.removeprefix(f"{tables.parent}.") for n in plan.promises[child.name].context}
-            table = tables.joined_table(child, context, derived_key(choice, child.name.encode()))
-            joined_request = JoinedRequest(child, table, plan.promise, {}, context, required, child_plan)
+            drop_columns = self._join(child, context, derived_key(choice, child.name.encode()))
+            joined_request = JoinedRequest(child, drop_columns, plan.promise, {}, context, required, child_plan)
             joined.append(
                 (joined_request, *self.request.check(*joined_request.request(plan.plans[tables.parent].spaces)))
             )
         return CheckedTables(plan.promise, plan.promise.delta > 0, parents, checked_parents, tuple(joined))
+
+    def _check_parents(self, request: Request) -> tuple[ReleaseJob[Table, Ready], Checked]:
+        """Return the release of the parents' table, and its check; errors of values name the table."""
+        try:
+            job, checked = self.request.check(self.tables.parents_table(), request)
+            if self.request.release and not job.table.held and self.budget.account is not None:
+                # Values of tables that are not in memory would otherwise first be read after the spend.
+                job.table.codes(checked[0].spaces, checked[0].nulls, checked[0].imputed)
+            return job, checked
+        except ColumnError as error:
+            if self.request.lists or error.column is None:
+                raise
+            raise row_error(self.tables.parent, error.column, error.row, error.rule) from None
 
     def _check(self, promise: Budget, in_steps: bool) -> CheckedTables | None:
         """Return what is known of all tables; None if their plans do not compose to the promise."""
@@ -188,7 +207,7 @@ class LinkedJob(Job[CheckedTables, LinkedRelease]):
             {**parent_options, "spaces": {**_declarations(parent_options), **counts}, "privacy_id": tables.key},
             table_name=tables.parent,
         )
-        parents, checked_parents = self.request.check(wrap(tables.parents_table()), request)
+        parents, checked_parents = self._check_parents(request)
         plan = checked_parents[0].plan
         spaces = checked_parents[0].spaces if plan is None else plan.spaces
         joined, plans = [], [plan]
@@ -201,49 +220,55 @@ class LinkedJob(Job[CheckedTables, LinkedRelease]):
                 return None
         return CheckedTables(promise, in_steps, parents, checked_parents, tuple(joined))
 
-    def _joined_request(self, child: ChildTable, budget: Budget, key: bytes) -> JoinedRequest:
+    def _join(self, child: ChildLink, context: Mapping[str, str], key: bytes) -> Callable[[Collection[str]], Table]:
+        """Return a function that gives a child table's joined rows without some columns."""
+        return partial(self.tables.drop_columns, self.tables.joined_table(child, context, key))
+
+    def _joined_request(self, child: ChildLink, budget: Budget, key: bytes) -> JoinedRequest:
         """Return the joined rows of a child table; values that break a declaration are refused by their row in it."""
         tables, options = self.tables, self.request.options[child.name]
-        frame, declared = wrap(child.frame.drop(columns=child.key)), dict(_declarations(options))
+        declared = dict(_declarations(options))
         drop = tuple(options.get("drop") or ())
-        required = []
-        for column in frame.fields([name for name in frame.names if name not in drop]):
+        required, declared_spaces = [], {}
+        for column in tables.child_table(child).fields([name for name in child.columns if name not in drop]):
             space = declared_space(column, declared) if column.name in declared else from_type(column)
             if space is None:
                 continue
             if column.name in declared:
-                self._check_values(child, frame, column.name, space)
+                declared_spaces[column.name] = space
             if not column.nullable or (column.name in declared and not space.has_null):
                 required.append(column.name)
             declared[column.name] = space if space.has_null else Nullable(space)
-        if not required and len(frame.names) > len(drop):
+        self._check_values(child, declared_spaces)
+        if not required and len(child.columns) > len(drop):
             child = replace(child, flags=(child.flag_name,))
             declared[child.flag_name], required = Boolean(), [child.flag_name]
-        context = {f"{tables.parent}.{name}": name for name in tables.frame.columns if name != tables.key}
+        context = {f"{tables.parent}.{name}": name for name in tables.columns}
         context[child.count_name] = child.count_name
-        table = tables.joined_table(child, context, key)
         options = {**options, "spaces": declared, "privacy_id": tables.key, "contributions": child.rows}
-        return JoinedRequest(child, table, budget, options, context, tuple(required))
+        drop_columns = self._join(child, context, key)
+        return JoinedRequest(child, drop_columns, budget, options, context, tuple(required))
 
-    def _check_values(self, child: ChildTable, frame: Frame, column: str, space: Space) -> None:
+    def _check_values(self, child: Any, spaces: Mapping[str, Space]) -> None:
         """Raise `ColumnError` for a value outside its space; an item of a list is named by the row of its list."""
         try:
-            frame.encode(column, space, "error")
+            self.tables.child_table(child).codes(spaces, "error")
         except ColumnError as error:
-            if child.name not in self.request.lists or error.row is None:
+            if error.column is None or error.row is None:
                 raise
-            raise ColumnError(
-                f"({column!r} of its items) {error.rule}", column=child.name, row=int(child.parents[error.row])
-            ) from None
+            if child.name not in self.request.lists:
+                raise row_error(child.name, error.column, error.row, error.rule) from None
+            row = int(child.parents[error.row])
+            raise ColumnError(f"({error.column!r} of its items) {error.rule}", column=child.name, row=row) from None
 
     def _weights(self) -> Iterator[int]:
         """Yield the number of columns and pairs of each table, the parents' first: tables get noise of one size."""
         tables = self.tables
-        parents = len(tables.frame.columns) - 1
+        parents = len(tables.columns)
         counted = parents + len(tables.children)
         yield counted + math.comb(counted, 2)
         for child in tables.children:
-            columns = len(child.frame.columns) - 1
+            columns = len(child.columns)
             yield max(1, columns + math.comb(columns, 2) + columns * (parents + 1))
 
     def spend(self, checked: CheckedTables) -> str | None:
@@ -280,13 +305,13 @@ class LinkedJob(Job[CheckedTables, LinkedRelease]):
             child = joined.child
             if plan.inferred is not None and request.plan is None:
                 # More of the parents' columns have spaces now than before the spend.
-                frame, child_request = joined.request(spaces, plan.inferred)
-                job = replace(job, table=frame, request=replace(child_request, release=request.release))
-                allowed, checked_request = checked_request.allowed, CheckedRequest.of(frame, job.request, quiet=True)
+                table, child_request = joined.request(spaces, plan.inferred)
+                job = replace(job, table=table, request=replace(child_request, release=request.release))
+                allowed, checked_request = checked_request.allowed, CheckedRequest.of(table, job.request, quiet=True)
                 if allowed != checked_request.allowed:
                     _refuse()
-                if request.release:
-                    codes = frame.codes(checked_request.spaces, checked_request.nulls, checked_request.imputed)
+                if request.release and table.held:
+                    codes = table.codes(checked_request.spaces, checked_request.nulls, checked_request.imputed)
             ready = job.ready(checked_request, codes, receipt, derived_key(key, b"table " + child.name.encode()))
             context, lists = tuple(job.request.context), request.lists.get(child.name, "")
             promises[child.name] = replace(
@@ -297,8 +322,8 @@ class LinkedJob(Job[CheckedTables, LinkedRelease]):
         if not composed(list(plans.values()), promise):
             _refuse()
         frames = {
-            name: drawn(frame, replace(ready, together=promises[name]))
-            for name, (frame, ready) in tables_ready.items()
+            name: self.draw_table(table, replace(ready, together=promises[name]))
+            for name, (table, ready) in tables_ready.items()
             if request.release
         }
         return LinkedRelease(request.plan or LinkedPlan(promises, plans), frames)

@@ -16,7 +16,7 @@ from dpframe.errors import FileError, PlanError, check_whole, name_list
 from dpframe.plan.certificate import Certificate
 from dpframe.plan.notebook import notebook_html
 from dpframe.plan.plan import Plan
-from dpframe.plan.words import on_a_screen
+from dpframe.plan.words import digits, on_a_screen
 from dpframe.release.expected_errors import Expectation, expected_of
 from dpframe.release.together import Together, link_failures
 from dpframe.spaces.json_form import check_names
@@ -124,7 +124,8 @@ class LinkedPlan:
 
     def expect(self) -> LinkedExpectation:
         """Return the errors to expect of each table's release; nothing is read or spent."""
-        return LinkedExpectation(self._first.line, {name: expected_of(plan) for name, plan in self.plans.items()})
+        expectations = {name: expected_of(plan) for name, plan in self.plans.items()}
+        return LinkedExpectation(self._first.line, expectations, self.contributions)
 
     def verify(self) -> Certificate:
         """Prove the promise of all tables from the integers that are sampled; see `Plan.verify`."""
@@ -228,14 +229,30 @@ class LinkedExplanation:
 class LinkedExpectation:
     """The errors to expect of tables released together, ``tables``; prints as text.
 
-    Rows of a child table are its joined rows, equally many for every person, absent ones among them.
+    Rows of a child table are its joined rows, ``contributions`` for every person, absent ones among them.
     """
 
     promise: str
     tables: Mapping[str, Expectation]
+    contributions: Mapping[str, int]
+
+    @property
+    def hints(self) -> list[str]:
+        """A line for each child table on the noise of fewer kept rows: it is proportional to their number."""
+        lines = []
+        for name, rows in self.contributions.items():
+            errors, fewer = self.tables[name].table["expected"].to_dict(), -(-rows // 2)
+            if fewer < rows and "counts" in errors:
+                error = digits(errors["counts"] * fewer / rows)
+                lines.append(
+                    f"{name}: contributions={fewer} in place of {rows} brings counts within ± {error} rows, and keeps "
+                    "fewer rows; check_links shows the curator how many"
+                )
+        return lines
 
     def __str__(self) -> str:
-        return "\n\n".join([self.promise, *(f"{name}\n{text}" for name, text in self.tables.items())])
+        parts = (f"{name}\n{text}" for name, text in self.tables.items())
+        return "\n\n".join([self.promise, *parts, *self.hints])
 
     __repr__ = __str__
 

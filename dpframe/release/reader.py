@@ -406,7 +406,9 @@ def linked_files(path: Any) -> dict[str, Path]:
         if isinstance(path, str | Path) and Path(path).is_dir():
             files = sorted(Path(path).glob("*.parquet"))
     text = open_input(files[0]).text if files else None
-    if text is None or read_info(text).together is None:
+    together = None if text is None else read_info(text).together
+    # The files of one of the tables, in a folder of its own, are not tables.
+    if together is None or files[0].stem not in together.tables:
         return {}
     return {file.stem: file for file in files}
 

@@ -7,35 +7,39 @@ chosen with a secret key, uniformly and independently for every person.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import pandas as pd
 
 from dpframe.errors import ColumnError, ParameterError, is_one_of, name_list
-from dpframe.noise.keystream import Keystream
+from dpframe.noise.keystream import U64, Keystream, Rows
 from dpframe.spaces.arrays import IntArray
+from dpframe.tables.frames import wrap
+from dpframe.tables.table import Table
 
 ORPHANS = ("error", "drop")
 """Treatments of child rows without a parent row."""
 
 
 @dataclass(frozen=True)
-class ChildTable:
+class ChildLink:
     """A child table: at most ``rows`` of its rows of a person are kept, and its rows are counted up to ``most``.
 
-    ``key`` is its column that names a row's person; ``parents`` has the position of each row's parent, −1 for none.
+    ``frame`` is the table, and ``key`` its column that names a row's person.
     """
 
     name: str
-    frame: pd.DataFrame
+    frame: Any
     key: str
     rows: int
     most: int
-    parents: IntArray
-    flags: tuple[str, ...] = ()
+    columns: tuple[str, ...]
+    """The columns that leave: all but the key."""
+    flags: tuple[str, ...] = field(default=(), kw_only=True)
     """The name of the column that tells kept rows from absent ones, where all columns of the table may be null."""
 
     @property
@@ -48,14 +52,64 @@ class ChildTable:
         """The parents' column with the number of child rows."""
         return f"{self.name}.n"
 
+
+C = TypeVar("C", bound=ChildLink)
+
+
+@dataclass(frozen=True)
+class LinkedTables(ABC, Generic[C]):
+    """A parent table with one row for each person, ``key`` its column of persons, and child tables; checked by a link.
+
+    Memory and each engine have a class of their own.
+    """
+
+    parent: str
+    frame: Any
+    key: str
+    columns: tuple[str, ...]
+    """The parents' columns without the key."""
+    children: tuple[C, ...]
+
+    @property
+    @abstractmethod
+    def n(self) -> int:
+        """The number of persons, which is public."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the tables, the parent's first."""
+        return (self.parent, *(child.name for child in self.children))
+
+    @abstractmethod
+    def child_table(self, child: C) -> Table:
+        """Return all rows of a child table without the key."""
+
+    @abstractmethod
+    def parents_table(self) -> Table:
+        """Return the parents' rows with the number of rows in each child table, without the key."""
+
+    @abstractmethod
+    def joined_table(self, child: C, context: Mapping[str, str], key: bytes) -> Table:
+        """Return the kept rows of every person with columns of the parents' table, {new name: its name there}."""
+
+    @abstractmethod
+    def drop_columns(self, table: Table, names: Collection[str]) -> Table:
+        """Return one of these tables without some columns."""
+
+
+@dataclass(frozen=True)
+class ChildFrame(ChildLink):
+    """A child table in memory; ``parents`` has the position of each row's parent, −1 for none."""
+
+    parents: IntArray
+
     def counts(self, n: int) -> IntArray:
         """Return the number of child rows of each of ``n`` parents, up to the cap."""
         return np.minimum(np.bincount(self.parents[self.parents >= 0], minlength=n), self.most)
 
     def choose(self, n: int, key: bytes) -> IntArray:
         """Return positions of the kept child rows of each parent, shape (n, rows); −1 stands for an absent row."""
-        tags = Keystream(key).column("rows", "persons").words(0, 0, len(self.parents))
-        order = np.lexsort((tags, self.parents))
+        order = np.lexsort((row_tags(key, 0, len(self.parents)), self.parents))
         parents = self.parents[order]
         places = np.arange(len(order)) - np.searchsorted(parents, parents)
         is_kept = (parents >= 0) & (places < self.rows)
@@ -64,40 +118,48 @@ class ChildTable:
         return chosen
 
 
-@dataclass(frozen=True)
-class LinkedTables:
-    """A parent table, ``key`` its column of persons, and the child tables; checked by `link`."""
+def row_tags(key: bytes, rows: Rows, count: int) -> U64:
+    """Return the secret tags of child rows by their positions; of a person the rows of least tags are kept."""
+    stream, first = Keystream(key).at(rows)
+    tags: U64 = stream.column("rows", "persons").words(0, first, count)
+    return tags
 
-    parent: str
-    frame: pd.DataFrame
-    key: str
-    children: tuple[ChildTable, ...]
+
+@dataclass(frozen=True)
+class LinkedFrames(LinkedTables[ChildFrame]):
+    """Linked tables in memory, of DataFrames; see `link`."""
 
     @property
     def n(self) -> int:
         """The number of persons, which is public."""
         return len(self.frame)
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the tables, the parent's first."""
-        return (self.parent, *(child.name for child in self.children))
+    def child_table(self, child: ChildFrame) -> Table:
+        """Return all rows of a child table without the key."""
+        return wrap(child.frame.drop(columns=child.key))
 
-    def parents_table(self) -> pd.DataFrame:
+    def parents_table(self) -> Table:
         """Return the parents' rows with the number of rows in each child table, without the key."""
-        table = self.frame.drop(columns=self.key)
+        return wrap(self._parents())
+
+    def _parents(self) -> pd.DataFrame:
+        table: pd.DataFrame = self.frame.drop(columns=self.key)
         return table.assign(**{child.count_name: child.counts(self.n) for child in self.children})
 
-    def joined_table(self, child: ChildTable, context: Mapping[str, str], key: bytes) -> pd.DataFrame:
+    def joined_table(self, child: ChildFrame, context: Mapping[str, str], key: bytes) -> Table:
         """Return the kept rows of every person with columns of the parents' table, {new name: its name there}."""
         places = child.choose(self.n, key).ravel()
-        parents = self.parents_table()
-        columns = {name: _take(child.frame[name], places) for name in child.frame.columns if name != child.key}
+        parents = self._parents()
+        columns = {name: _take(child.frame[name], places) for name in child.columns}
         if child.flag_name in child.flags:
             columns[child.flag_name] = pd.Series(places >= 0)
         rows = np.repeat(np.arange(self.n), child.rows)
         columns |= {name: parents[source].take(rows).reset_index(drop=True) for name, source in context.items()}
-        return pd.DataFrame(columns, index=pd.RangeIndex(len(places)))
+        return wrap(pd.DataFrame(columns, index=pd.RangeIndex(len(places))))
+
+    def drop_columns(self, table: Any, names: Collection[str]) -> Table:
+        """Return one of these tables without some columns."""
+        return wrap(table.frame.drop(columns=list(names)))
 
 
 def _take(column: Any, places: IntArray) -> Any:
@@ -121,7 +183,7 @@ def link(
     contributions: Mapping[str, int],
     most: Mapping[str, int],
     orphans: str,
-) -> LinkedTables:
+) -> LinkedFrames:
     """Return tables with the links of their rows.
 
     ``keys`` is ``{child: {column: parent}}``, or ``{child: {column: "parent.column"}}`` if the parents' column has
@@ -134,14 +196,12 @@ def link(
     ColumnError
         For a null, repeated or missing key, with the first such row.
     """
-    if not is_one_of(orphans, ORPHANS):
-        raise ParameterError('orphans must be "error" or "drop"')
-    parent, key, columns = _parent_of(tables, keys)
+    names = {name: [str(column) for column in table.columns] for name, table in tables.items()}
+    parent, key, columns = find_parent(names, keys, orphans)
     index, children = _key_column(tables, parent, key), []
-    _check_names(tables, parent, key, columns)
     repeated = np.flatnonzero(index.duplicated())
     if len(repeated):
-        raise _key_error(parent, key, int(repeated[0]), "repeats the key of an earlier row; give each person one row")
+        raise row_error(parent, key, int(repeated[0]), REPEATED)
     for name, column in columns.items():
         keys_of_rows = _key_column(tables, name, column, nulls=orphans == "drop")
         if _kind_of(keys_of_rows) != _kind_of(index):
@@ -151,14 +211,42 @@ def link(
         parents = np.where(keys_of_rows.isna(), -1, index.get_indexer(keys_of_rows)).astype(np.int64)
         lost = np.flatnonzero(parents < 0)
         if len(lost) and orphans == "error":
-            rule = f'has no row in {parent!r}; add its parent row, or pass orphans="drop"'
-            raise _key_error(name, column, int(lost[0]), rule)
-        children.append(ChildTable(name, tables[name], column, contributions[name], most[name], parents))
-    return LinkedTables(parent, tables[parent], key, tuple(children))
+            raise row_error(name, column, int(lost[0]), orphan_rule(parent))
+        child_columns = tuple(one for one in tables[name].columns if one != column)
+        children.append(ChildFrame(name, tables[name], column, contributions[name], most[name], child_columns, parents))
+    parents_columns = tuple(one for one in tables[parent].columns if one != key)
+    return LinkedFrames(parent, tables[parent], key, parents_columns, tuple(children))
+
+
+REPEATED = "repeats the key of an earlier row; give each person one row"
+"""Rule of keys of parents that a row breaks."""
+
+NULL_KEY = "is null; fill it, or leave the row out"
+"""Rule of keys that a row breaks."""
+
+
+def orphan_rule(parent: str) -> str:
+    """Return the rule that a child row without a parent row breaks."""
+    return f'has no row in {parent!r}; add its parent row, or pass orphans="drop"'
+
+
+def find_parent(
+    tables: Mapping[str, Sequence[str]], keys: Mapping[str, Mapping[str, str]], orphans: str
+) -> tuple[str, str, dict[str, str]]:
+    """Return the parent table, its key, and the key column of every child table, from the columns of each table."""
+    if not is_one_of(orphans, ORPHANS):
+        raise ParameterError('orphans must be "error" or "drop"')
+    parent, key, columns = _parent_of(tables, keys)
+    for table, column in ((parent, key), *columns.items()):
+        if column not in tables[table]:
+            names = name_list(tables[table])
+            raise ParameterError(f"keys names column {column!r}, which {table!r} lacks; its columns are {names}")
+    _check_names(tables, parent, key, columns)
+    return parent, key, columns
 
 
 def _parent_of(
-    tables: Mapping[str, pd.DataFrame], keys: Mapping[str, Mapping[str, str]]
+    tables: Mapping[str, Sequence[str]], keys: Mapping[str, Mapping[str, str]]
 ) -> tuple[str, str, dict[str, str]]:
     """Return the parent table, its key, and the key column of every child table."""
     example = 'e.g. keys={"visits": {"patient_id": "patients"}}'
@@ -171,7 +259,9 @@ def _parent_of(
     if several:
         raise ParameterError(f"keys gives {several[0]!r} several parents; join all but one of them to it first")
     roots = [name for name in tables if name not in keys]
-    if len(roots) != 1:
+    if not roots:
+        raise ParameterError(f"keys has every table; leave the parent's out, {example}")
+    if len(roots) > 1:
         raise ParameterError(f"keys must have every table but the parent's, and lacks {name_list(roots)}; {example}")
     (parent,), columns, parent_columns = roots, {}, {}
     for name, links in keys.items():
@@ -190,9 +280,6 @@ def _parent_of(
 
 def _key_column(tables: Mapping[str, pd.DataFrame], table: str, column: str, nulls: bool = False) -> pd.Index[Any]:
     """Return the keys of a table's rows; a null is refused unless ``nulls`` are allowed."""
-    if column not in tables[table].columns:
-        names = list(map(str, tables[table].columns))
-        raise ParameterError(f"keys names column {column!r}, which {table!r} lacks; its columns are {name_list(names)}")
     keys: pd.Index[Any] = pd.Index(tables[table][column])
     if isinstance(keys.dtype, pd.CategoricalDtype):
         keys = keys.astype(keys.dtype.categories.dtype)
@@ -200,11 +287,11 @@ def _key_column(tables: Mapping[str, pd.DataFrame], table: str, column: str, nul
         raise ParameterError(f"keys names {column!r} of {table!r}, which holds {keys.dtype}; use numbers or text")
     missing = np.flatnonzero(keys.isna())
     if len(missing) and not nulls:
-        raise _key_error(table, column, int(missing[0]), "is null; fill it, or leave the row out")
+        raise row_error(table, column, int(missing[0]), NULL_KEY)
     try:
         keys.duplicated()
     except TypeError:
-        raise _key_error(table, column, None, "has values that are no keys; use numbers or text") from None
+        raise row_error(table, column, None, "has values that are no keys; use numbers or text") from None
     return keys
 
 
@@ -221,16 +308,17 @@ def _kind_of(keys: pd.Index[Any]) -> str:
     return next((kind for kind, is_kind in kinds if is_kind(keys.dtype)), "")
 
 
-def _check_names(tables: Mapping[str, pd.DataFrame], parent: str, key: str, columns: Mapping[str, str]) -> None:
+def _check_names(tables: Mapping[str, Sequence[str]], parent: str, key: str, columns: Mapping[str, str]) -> None:
     """Raise `ParameterError` for a column with the name of one that joined rows get from elsewhere."""
-    context_names = {f"{parent}.{name}" for name in tables[parent].columns}
+    context_names = {f"{parent}.{name}" for name in tables[parent]}
     for name, column in columns.items():
         joined_names = {*context_names, f"{name}.n", f"{name}.present", *([key] if key != column else [])}
-        clash = [one for one in tables[name].columns if one in joined_names]
-        if clash or f"{name}.n" in tables[parent].columns:
+        clash = [one for one in tables[name] if one in joined_names]
+        if clash or f"{name}.n" in tables[parent]:
             table, wrong = (name, clash[0]) if clash else (parent, f"{name}.n")
             raise ParameterError(f"{table!r} has a column {wrong!r}, a name that joined rows need; rename it")
 
 
-def _key_error(table: str, column: str, row: int | None, rule: str) -> ColumnError:
+def row_error(table: str, column: str, row: int | None, rule: str) -> ColumnError:
+    """Return the error of a row of a table."""
     return ColumnError(f"(table {table!r}) {rule}", column=column, row=row)

@@ -56,6 +56,10 @@ def list_items(
 
 def _check_fields(name: str, names: Iterable[str], fields: list[str], row: int | None = None) -> None:
     """Raise `ColumnError` for a field of records that is not declared, or that no record has."""
+    names = list(names)
+    repeated = [field for place, field in enumerate(names) if field in names[:place]]
+    if repeated:
+        raise ColumnError(f"has records with two fields {repeated[0]!r}; rename one of them", column=name)
     stray = [str(field) for field in names if field not in fields]
     lost = [field for field in fields if field not in names] if row is None else []
     if stray or lost:
@@ -69,7 +73,7 @@ def _python_items(name: str, column: pd.Series, kind: str, fields: list[str]) ->
     items: list[Any] = []
     sizes = np.zeros(len(column), dtype=np.int64)
     for row, value in enumerate(column):
-        if isinstance(value, list | tuple | np.ndarray):
+        if isinstance(value, list | tuple) or (isinstance(value, np.ndarray) and value.ndim == 1):
             items.extend(value)
             sizes[row] = len(value)
         elif not (value is None or value is pd.NA or (isinstance(value, float) and np.isnan(value))):

@@ -109,10 +109,14 @@ ENGINES = {"dask": "dpframe.engines.dask", "pyspark": "dpframe.engines.spark"}
 """By the package of a frame, the module that works on it."""
 
 
-def engine_of(table: Any) -> Any:
+LINKED_ENGINES = {"pyspark": "dpframe.engines.spark_linked"}
+"""By the package of a frame, the module that links several of them."""
+
+
+def engine_of(table: Any, modules: Mapping[str, str] = ENGINES) -> Any:
     """Return the module of a frame's engine; None for other tables."""
     # By the name of the type's package: an import of Dask or Spark is slow, and they may not be installed.
-    module = ENGINES.get(type(table).__module__.split(".")[0])
+    module = modules.get(type(table).__module__.split(".")[0])
     return None if module is None else importlib.import_module(module)
 
 

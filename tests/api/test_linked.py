@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import warnings
 from dataclasses import replace
 from functools import reduce
@@ -21,7 +22,6 @@ import dpframe as dpf
 from dpframe.api.linked_request import linked_job
 from dpframe.cli.main import main
 from dpframe.proofs.verify import verify_together
-from dpframe.tables.frames import wrap
 from dpframe.tables.joined import link
 
 
@@ -80,6 +80,18 @@ def test_weights_count_rows_beyond_those_that_are_kept(tables):
         released.regress("cost ~ kind", **weights)
 
 
+def test_weights_warn_of_persons_with_as_many_rows_as_are_counted(tables):
+    """The share of persons with three visits or more is within three points; under one key."""
+    safe = dpf.sanitize(tables, epsilon=4, keys=KEYS, contributions=2, max_count=3, spaces=SPACES, key=KEY)
+    rule = r"about (\d+) % of the persons have 3 rows or more and count as 3, .*larger max_count"
+    with pytest.warns(dpf.errors.InferenceWarning, match=rule) as warned:
+        counted = safe["visits"].dp.value_counts("kind", weights="visits.n")
+    (share,) = (int(match[1]) / 100 for one in warned if (match := re.match(rule, str(one.message))))
+    counts = tables["visits"].groupby("patient_id").size()
+    assert share == pytest.approx((counts >= 3).sum() / 3_000, abs=0.03)
+    assert counted["upper"].sum() < len(tables["visits"])
+
+
 def test_the_tables_leave_without_keys_and_one_shuffle_each(tables, safe):
     assert list(safe) == ["patients", "visits"]
     assert [len(table) for table in safe.values()] == [3_000, 9_000]
@@ -94,6 +106,8 @@ def test_the_tables_leave_without_keys_and_one_shuffle_each(tables, safe):
     assert page.count("</main>") == 1
     share = int(kept.removeprefix("About ").partition(" %")[0].partition("%")[0])
     assert share == pytest.approx(100 * counts.clip(upper=3).sum() / counts.sum(), abs=4)
+    fewer = re.search(r"contributions=2 keeps about (\d+)% at 67% of the noise", kept)[1]
+    assert int(fewer) == pytest.approx(100 * counts.clip(upper=2).sum() / counts.sum(), abs=4)
     assert all("epsilon=4" in info.lines()[0] for info in safe.releases.values())
 
 
@@ -230,7 +244,7 @@ def test_a_person_with_many_rows_moves_as_many_as_are_kept():
         first = pd.DataFrame({"patient_id": [1], "sex": ["F"], "ward": ["A"], "age": [18]})
         both = [pd.concat([tables["patients"], first]), pd.concat([tables["visits"], own])]
         linked = link(dict(zip(tables, both, strict=True)), KEYS, {"visits": 3}, {"visits": 12}, "error")
-        kept.append(linked.joined_table(linked.children[0], {"patients.age": "age", "visits.n": "visits.n"}, KEY))
+        kept.append(linked.joined_table(linked.children[0], {"patients.age": "age", "visits.n": "visits.n"}, KEY).frame)
     one, many = kept
     assert len(one) == len(many) == 603
     assert one.iloc[:600].equals(many.iloc[:600])
@@ -245,7 +259,10 @@ BAD = {
     "no keys": ({"keys": None}, "name the key of each child table"),
     "keys of no table": ({"keys": {"stays": {"patient_id": "patients"}}}, "keys names 'stays', which is no table"),
     "keys are text": ({"keys": {"visits": "patient_id"}}, "keys must name the column and the parent"),
-    "no parent": ({"keys": {**KEYS, "patients": {"patient_id": "visits"}}}, "keys must have every table but the par"),
+    "no parent": (
+        {"keys": {**KEYS, "patients": {"patient_id": "visits"}}},
+        "keys has every table; leave the parent's",
+    ),
     "two parents": ({"keys": {"visits": {"patient_id": "patients", "kind": "patients"}}}, "'visits' several parents"),
     "another parent": ({"keys": {"visits": {"patient_id": "wards"}}}, "links 'visits' to 'wards', which is not the p"),
     "key of the child": ({"keys": {"visits": {"person": "patients"}}}, "names column 'person', which 'patients' lacks"),
@@ -258,9 +275,20 @@ BAD = {
     "contributions by no child": ({"contributions": {"patients": 2}}, "names 'patients', which is no child"),
     "count": ({"max_count": 0}, "max_count of 'visits' must be a whole number"),
     "order": ({"shuffle": False}, "shuffle is no option of several tables"),
+    "rules": (
+        {"rules": [dpf.Implies({"patients.age": (18, 20)}, {"kind": "routine"})]},
+        r"rules are not kept across tables; leave rules out, and mend rows of synthesize\(\), e.g. with mask",
+    ),
     "spaces of no table": ({"spaces": {"sex": ["F", "M"]}}, "spaces names 'sex', which is no table"),
     "spaces by column": ({"spaces": {"patients": ["F", "M"]}}, "spaces of a table must be a dictionary by column"),
-    "values": ({"spaces": {**SPACES, "visits": {"kind": ["urgent"]}}}, "column 'kind' at row position"),
+    "values": (
+        {"spaces": {**SPACES, "visits": {"kind": ["urgent"]}}},
+        r"column 'kind' at row position \d+: .table 'visits'. holds a",
+    ),
+    "values of parents": (
+        {"spaces": {**SPACES, "patients": {"ward": ["A"]}}},
+        r"column 'ward' at row position \d+: .table 'patients'. holds a",
+    ),
     "data": ({"infer": "data"}, 'infer="data" reads values without protection'),
     "plan": ({"plan": "plan.json", "epsilon": None}, "plan must be one of several tables; dpf.LinkedPlan.read"),
     "id": ({"id": "patient_id"}, "id is for one table"),
@@ -534,7 +562,7 @@ def whole_law(plans, both, reach=6.0):
             frames.append(
                 linked.parents_table() if is_parent else linked.joined_table(linked.children[0], context, KEY)
             )
-        codes = [wrap(frame).codes(plan.spaces, "error") for frame in frames]
+        codes = [frame.codes(plan.spaces, "error") for frame in frames]
         laws.append(coarse(tables_law(plan, codes, reach)))
         cells = ({c: code[0] for c, code in part.items()} for part in codes)
         # Not the plan's own number, which may be wrong.

@@ -39,6 +39,7 @@ def test_a_plan_is_a_file_and_gives_the_bytes_of_its_options(tables, tmp_path):
     assert promise in str(dpf.verify(tmp_path / "plan.json"))
     expected = dpf.expect(tables, epsilon=4, keys=KEYS, contributions={"visits": 3}, spaces=SPACES)
     assert expected.tables["visits"].rows == 9_000
+    assert "visits: contributions=2 in place of 3 brings counts within ± " in str(expected)
     assert expected.tables["visits"].table.equals(
         plan.expect().tables["visits"].table.drop(index="lost", errors="ignore")
     )
@@ -133,5 +134,5 @@ def test_tables_that_do_not_fit_a_plan_are_refused(tables, made):
         dpf.plan(tables["patients"], epsilon=1, keys=KEYS)
     visits = tables["visits"].copy()
     visits.loc[5, "kind"] = None
-    with pytest.raises(dpf.errors.ColumnError, match="column 'kind' at row position 5: is null"):
+    with pytest.raises(dpf.errors.ColumnError, match=r"column 'kind' at row position 5: .table 'visits'. is null"):
         dpf.sanitize({**tables, "visits": visits}, plan=plan)

@@ -98,6 +98,11 @@ def test_sequences_of_numbers_have_positions():
 
 BAD_LISTS = {
     "no lists": ({"visits": [1] * 4}, {}, "column 'visits' at row position 0: holds a value that is no list"),
+    "no dimension": (
+        {"visits": pd.Series([np.array(1)] * 4, dtype=object)},
+        {},
+        "position 0: holds a value that is no",
+    ),
     "no records": ({"visits": [[1]] * 4}, {}, "column 'visits' at row position 0: holds an item that is no record"),
     "field": (
         {"visits": [[], [{"sort": "u"}], [], []]},
@@ -148,6 +153,18 @@ def test_records_without_a_declaration_are_told_what_to_declare():
     frame = pa.table({"visits": pa.array([[{"kind": "u"}], []])})
     with pytest.raises(dpf.errors.ColumnError, match=r"declare dpf\.Records\(\{FIELD: space\}, max_rows=…\)"):
         dpf.sanitize(frame, epsilon=1)
+
+
+def test_two_fields_of_one_name_and_a_column_with_the_name_of_rows_are_refused():
+    fields = pa.StructArray.from_arrays([pa.array(["u"]), pa.array(["v"])], names=["kind", "kind"])
+    frame = pa.table({"visits": pa.ListArray.from_arrays([0, 1], fields)})
+    options = {"epsilon": 1, "spaces": {"visits": dpf.Records({"kind": ["u", "v"]}, max_rows=1)}}
+    with pytest.raises(dpf.errors.ColumnError, match="'visits': has records with two fields 'kind'; rename one of the"):
+        dpf.sanitize(frame, **options)
+    frame = pd.DataFrame({"sex": ["F", "M"] * 50, "visits": [[{"kind": "u"}], []] * 50})
+    plan = dpf.plan(frame, **{**options, "spaces": {"sex": ["F", "M"], **options["spaces"]}})
+    with pytest.raises(dpf.errors.ColumnError, match="'row': is the plan's name for rows, and no column of the pla"):
+        dpf.sanitize(frame.assign(row=1), plan=plan)
 
 
 def test_lists_of_releases_and_of_csv_files_are_refused(tmp_path):

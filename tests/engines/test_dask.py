@@ -54,6 +54,13 @@ def expected(flat, plan):
     return dpf.sanitize(flat, plan=plan, key=KEY)
 
 
+def test_several_tables_are_refused(flat):
+    frame = dd.from_pandas(flat.assign(person=np.arange(ROWS)), npartitions=2)
+    tables, keys = {"people": flat.assign(person=np.arange(ROWS)), "visits": frame}, {"visits": {"person": "people"}}
+    with pytest.raises(dpf.ParameterError, match="table 'visits' is of Dask, which cannot link tables; write Parquet"):
+        dpf.sanitize(tables, epsilon=1, keys=keys, contributions=1)
+
+
 class TestSameAsPandas:
     @pytest.mark.parametrize("parts", [1, 7])
     def test_whatever_the_partitions(self, flat, plan, expected, parts):

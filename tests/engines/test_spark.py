@@ -12,6 +12,9 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from linked_tables import KEYS as LINKS
+from linked_tables import SPACES as SPACES_BY_TABLE
+from linked_tables import made_tables
 from signatures import check_signature
 from tables import KEY, ROWS, SPACES, people, plan_of, same, write_files
 
@@ -71,6 +74,7 @@ def test_a_session(spark, tmp_path, monkeypatch):
     what_is_refused(spark, safe, source, plan, tmp_path)
     folders_are_text(spark, table, tmp_path)
     a_promise_in_place_of_a_plan(spark, source, table, monkeypatch)
+    several_tables(spark, tmp_path)
     rows_that_change(spark, source, table, plan, tmp_path)
 
 
@@ -227,6 +231,56 @@ def folders_are_text(spark, table, tmp_path):
     assert frame.frame.select("number").distinct().orderBy("number").toArrow()["number"].to_pylist() == ["01", "1"]
     batches = sorted(frame.batches(["age", "number"]), key=lambda batch: batch["number"][0].as_py())
     assert [age for batch in batches for age in batch["age"].to_pylist()] == table["age"][:100].tolist()
+
+
+def several_tables(spark, tmp_path):
+    """The bytes of a release in memory, also of inferred spaces and choices among many rows; keys are refused alike."""
+    tables, folders = made_tables(400), {name: tmp_path / "linked" / name for name in SPACES_BY_TABLE}
+    for name, table in tables.items():
+        folders[name].mkdir(parents=True)
+        for number, part in enumerate((table[:150], table[150:])):
+            part.to_parquet(folders[name] / f"{number}.parquet", index=False)
+    spaces = {**SPACES_BY_TABLE, "patients": {"sex": ["F", "M"], "ward": ["A", "B"]}}
+    options = {"epsilon": 8, "keys": LINKS, "contributions": 2, "spaces": spaces}
+    frames = {name: spark.read.parquet(str(folder)).repartition(3) for name, folder in folders.items()}
+    in_memory = dpf.sanitize(folders, tmp_path / "in_memory", key=KEY, **options)
+    safe = dpf.sanitize(frames, tmp_path / "on_spark", key=KEY, **options)
+    again = dpf.read(tmp_path / "on_spark")
+    for name in tables:
+        # Of files whole numbers with nulls come back as such; the digests of both are of equal codes.
+        pd.testing.assert_frame_equal(again[name], dpf.read(tmp_path / "in_memory")[name], check_dtype=False)
+        assert safe.releases[name] == in_memory.releases[name]
+    assert dpf.verify(tmp_path / "on_spark").ok
+    one = dpf.Estimates(safe["visits"]).mean("cost", by="patients.sex")
+    pd.testing.assert_frame_equal(one, in_memory["visits"].dp.mean("cost", by="patients.sex"))
+    with pytest.raises(dpf.ParameterError, match="synthetic rows are not drawn by an engine; write the release, and"):
+        safe.synthesize()
+    ledger = dpf.Ledger(tmp_path / "persons.sqlite")
+    ledger.create("clinic", epsilon=9, delta=1e-4, unit="person:patient_id")
+    refused = {
+        "ward C": ("patients", "ward", "if(patient_id = 1007, 'C', ward)", "'ward' at row position 7: .table 'pati"),
+        "orphan": ("visits", "patient_id", "if(cost = 0, 0, patient_id + 400)", "has no row in 'patients'; add its"),
+        "null": (
+            "visits",
+            "patient_id",
+            "if(_metadata.row_index = 3, null, patient_id)",
+            "position 3: .* is null; fill",
+        ),
+        "repeated": ("patients", "patient_id", "patient_id - patient_id % 2", "position 1: .*repeats the key of an ea"),
+        "text": ("visits", "patient_id", "cast(patient_id as string)", "of 'patients' are text and whole numbers; ca"),
+        "float": ("visits", "patient_id", "double(patient_id)", "which holds double; use whole numbers or text"),
+    }
+    for name, column, change, rule in refused.values():
+        wrong = {**frames, name: frames[name].withColumn(column, sf.expr(change))}
+        with pytest.raises((dpf.ColumnError, dpf.ParameterError), match=rule):
+            dpf.sanitize(wrong, ledger=ledger, dataset="clinic", **options)
+    with pytest.raises(dpf.ParameterError, match=r"no stable address; write table 'visits' to Parquet, and read it"):
+        dpf.sanitize({**frames, "visits": spark.createDataFrame(pa.Table.from_pandas(tables["visits"]))}, **options)
+    with pytest.raises(dpf.ParameterError, match="table 'visits' is no Spark DataFrame, like others; pass all of one"):
+        dpf.sanitize({**frames, "visits": tables["visits"]}, **options)
+    with pytest.raises(dpf.errors.AlreadySanitizedError, match="table 'visits' is a release already"):
+        dpf.sanitize({**frames, "visits": safe["visits"]}, **options)
+    assert ledger.history("clinic").empty
 
 
 def rows_that_change(spark, source, table, plan, tmp_path):
