@@ -94,6 +94,8 @@ class CountEstimates(WeightedEstimates):
         master         191.0        7.0  176.0  205.0
         none            74.0        7.0   61.0   87.0
         """
+        if isinstance(normalize, str) and isinstance(column, str):
+            raise ParameterError(f"several columns are a list: value_counts([{column!r}, {normalize!r}])")
         check_flags(normalize=normalize, sort=sort, ascending=ascending, dropna=dropna)
 
         def sort_counts(counts: pd.DataFrame) -> pd.DataFrame:

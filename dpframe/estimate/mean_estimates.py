@@ -13,14 +13,14 @@ import pandas as pd
 
 from dpframe.errors import InferenceWarning, ParameterError, is_one_of, name_list, warn
 from dpframe.estimate import moments, surrogates
-from dpframe.estimate.answer_options import AnswerOptions
+from dpframe.estimate.answer_options import AnswerOptions, join_answers
 from dpframe.estimate.axes import Axis, check_inverts
 from dpframe.estimate.base import column_names
 from dpframe.estimate.beyond_bounds import Tails
 from dpframe.estimate.evidence.combine import shrunk
 from dpframe.estimate.groups import HIDDEN_SD, GroupMeans, combine_means, group_means
-from dpframe.estimate.not_found import NOT_FOUND, nan_if_not_found, reasons
-from dpframe.estimate.results import RESULTS, Results
+from dpframe.estimate.not_found import nan_if_not_found, reasons
+from dpframe.estimate.results import Results
 from dpframe.estimate.weighted import WeightedEstimates
 from dpframe.spaces import Space
 from dpframe.spaces.arrays import FloatArray
@@ -125,11 +125,7 @@ class MeanEstimates(WeightedEstimates):
         if by is not None:
             raise ParameterError("by goes with the mean of one column; ask for each of them")
         means = {name: self._mean(name, None, where, weights, None, method, target) for name in columns}
-        out = pd.DataFrame(means).T.infer_objects() if means else pd.DataFrame(columns=list(RESULTS))
-        missing = {name: why for mean in means.values() for name, why in mean.attrs.get(NOT_FOUND, {}).items()}
-        if missing:
-            out.attrs[NOT_FOUND] = missing
-        return out
+        return join_answers(means)
 
     @nan_if_not_found
     def _mean(
