@@ -21,8 +21,9 @@ from dpframe.estimate.plot import draw
 from dpframe.estimate.posterior import TABLE_DRAWS
 from dpframe.estimate.results import DESCRIBED, RESULTS, Results, WideResult
 from dpframe.estimate.surrogates import Codes
-from dpframe.estimate.synthetic import LOUD, Synthesizer, check_rows, make_generator
+from dpframe.estimate.synthetic import Synthesizer, check_rows, make_generator
 from dpframe.estimate.synthetic_copies import SyntheticCopies
+from dpframe.estimate.tables.tables import LOUD
 
 _EXAMPLES = {
     "compare": 'compare("visits", by="ward")',
@@ -101,7 +102,9 @@ class Statistics(ConditionEstimates, FunctionEstimates):
         target: str = "table",
         **options: Unpack[AnswerOptions],
     ) -> Any:
-        """Return the median of a numeric column (pandas' ``median``): its `quantile` at one half. A list of columns gives a row each.
+        """Return the median of a numeric column (pandas' ``median``): its `quantile` at one half.
+
+        A list of columns has a row for each in the result.
 
         Examples
         --------

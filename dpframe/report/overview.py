@@ -167,6 +167,8 @@ def overview(plan: Plan, n: int, estimates: Estimates | None = None) -> Overview
         name = column.name
         if name in findings:
             remedy = f"spaces={{{name!r}: {findings[name].placeholder}}}"
+            if column.space.is_listed and not column.space.is_numeric:
+                remedy += "; first convert text of dates or numbers"
             if name in sufficient_epsilons:
                 remedy += f", or epsilon={sufficient_epsilons[name]:.2g}"
             columns.append(ColumnOverview(name, "", None, "", "not found", remedy))
