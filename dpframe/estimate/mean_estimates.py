@@ -325,7 +325,8 @@ class MeanEstimates(WeightedEstimates):
         measure_remedy = f'measure=["auto", ({table})] in the next release makes them sharper'
         if hidden_groups:
             # A single key is measured together with the column by default: only less noise helps.
-            remedy = measure_remedy if len(by) > 1 else "pool small groups in the next release"
+            fewer_tables = f"release fewer columns, or measure=[({table})] alone"
+            remedy = measure_remedy if len(by) > 1 else fewer_tables
             warn(
                 f"{len(hidden_groups)} of {groups} means of {column!r} by {name_list(by)} are mostly noise, with "
                 f"intervals from their own counts; {remedy}",
