@@ -325,8 +325,8 @@ def check_names(given: Iterable[str]) -> None:
             )
         if name in ("sep", "decimal", "dayfirst", "encoding"):
             raise ParameterError(
-                f"{name} is an option of pandas.read_csv: sanitize the frame that it reads, or pass --{name} to dpframe "
-                "on the command line"
+                f"{name} is an option of pandas.read_csv: sanitize the frame that it reads, or pass --{name} on the "
+                "command line"
             )
         if name not in decide:
             suggestion = did_you_mean(name, decide)

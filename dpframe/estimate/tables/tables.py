@@ -96,8 +96,8 @@ class Dependence:
 
     @property
     def may_be_strong(self) -> bool:
-        """Whether noise may hide a strong dependence; if it exceeds any distance, even where a score is visible."""
-        return self.noise > 1 or (self.noise > LOUD and not self.is_visible)
+        """Whether noise may hide a strong dependence: it is loud, and exceeds the dependence of the fit."""
+        return self.noise > max(self.distance, LOUD)
 
 
 @dataclass(frozen=True, eq=False)
