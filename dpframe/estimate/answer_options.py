@@ -104,7 +104,7 @@ def to_long(result: pd.Series[Any] | pd.DataFrame, statistic: str = "") -> pd.Da
     return rows.reset_index(names=[f"{name}_" if name in rows.columns else name for name in rows.index.names])
 
 
-def join_answers(answers: Mapping[str, pd.Series[Any]]) -> pd.DataFrame:
+def join_answers(answers: Mapping[str, Any]) -> pd.DataFrame:
     """Return the answers about several columns with a row for each; attrs name the columns that were not found.
 
     >>> join_answers({"age": pd.Series({"estimate": 50.0}), "cost": pd.Series({"estimate": 9.0})})["estimate"].to_dict()

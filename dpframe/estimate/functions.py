@@ -233,7 +233,7 @@ def describe_weaknesses(weaknesses: dict[str, Any]) -> str | None:
         parts.append(f"{pairs} say nearly the same, so their separate effects are poorly known; leave one out")
     if "hidden_pairs" in weaknesses:
         pairs = ", ".join(f"{a!r} and {b!r}" for a, b in weaknesses["hidden_pairs"][:3])
-        parts.append(f"noise hides how {pairs} depend, which counts as weakly; take a larger epsilon, or fewer columns")
+        parts.append(f"noise hides how {pairs} depend; release fewer columns, or pass fewer pairs as measure=[…]")
     return "intervals may cover less than they say: " + "; ".join(parts) if parts else None
 
 
