@@ -37,6 +37,7 @@ _INSTEAD = {
         'mean, sum, std, var, median and quantile take by=, e.g. mean("visits", by="ward"); for counts write '
         'value_counts(["ward", "sex"])'
     ),
+    "pivot_table": 'mean takes several keys, e.g. mean("visits", by=["ward", "sex"]); crosstab("ward", "sex") counts',
     "mode": 'top("column", 1) gives the most frequent value',
     "size": "count takes conditions on columns",
 }

@@ -263,7 +263,9 @@ def declared_plan(
 ) -> Plan:
     """Return a plan of only the declared columns, to check their spaces; nothing is spent."""
     if spaces is None or (isinstance(spaces, Mapping) and not spaces):
-        raise ParameterError('give a plan, or spaces={…}, e.g. check(spaces={"age": (0, 120)})')
+        raise ParameterError(
+            'give a plan, or spaces={…}, e.g. check(spaces={"age": (0, 120)}); draft() proposes spaces from the data'
+        )
     if not isinstance(spaces, Mapping):
         raise ParameterError("spaces must be a dict, e.g. {'age': (0, 120), 'sex': ['F', 'M']}")
     # A draft is looked at to review it: as a dict it warns of nothing.

@@ -278,7 +278,9 @@ def estimate(
     columns: Annotated[list[str] | None, argument("Its columns; of regress a formula.")] = None,
     by: Annotated[str | None, option("Group means, quantiles and spreads by this column.")] = None,
     bins: Annotated[str | None, option("Bins of numeric columns: how many, or their edges, as 0,18,65,120.")] = None,
-    normalize: Annotated[bool, typer.Option("--normalize", help="Shares instead of counts.")] = False,
+    normalize: Annotated[
+        bool, typer.Option("--normalize", help="Shares of all rows; within a column, joint … --given.")
+    ] = False,
     given: Annotated[list[str] | None, option("Condition a joint on; repeat.")] = None,
     method: Annotated[str | None, option("Of counts and means: inverse, project, em, model or auto.")] = None,
     q: Annotated[list[float] | None, option("Levels of quantiles; repeat.")] = None,
@@ -305,6 +307,9 @@ def estimate(
         count = "one formula, such as 'visits ~ age'" if "family" in definition.options else count
         count = count if fewest else "--where and no columns" if "where" in definition.options else "no columns"
         by_hint = suggest_by(statistic, columns) if "by" in definition.options else ""
+        if normalize and len(columns) == 3 and columns[2] in ("index", "columns"):
+            given_column = columns[columns[2] == "columns"]
+            by_hint = f"; for shares within {given_column}, joint {columns[0]} {columns[1]} --given {given_column}"
         raise ParameterError(f"{statistic} takes {count}; got {len(columns)}{by_hint}")
     conditions = None if where is None else parse_where(where)
     options = _Options(

@@ -11,7 +11,10 @@ from typing import Any, TypedDict, TypeVar, get_type_hints
 
 import pandas as pd
 
-from dpframe.errors import OneTable, check_flags, check_fraction
+from dpframe.errors import OneTable, ParameterError, check_flags, check_fraction
+from dpframe.estimate.base import column_names
+from dpframe.estimate.not_found import NOT_FOUND
+from dpframe.estimate.results import RESULTS
 from dpframe.plan.threads import one_thread
 
 C = TypeVar("C", bound=type)
@@ -47,6 +50,9 @@ KEYS = {
     "regress": ("term",),
 }
 """Names of the keys of statistics whose results are not named by columns of the data."""
+
+STATISTICS_BY_COLUMN = ("median", "std", "sum", "var")
+"""Statistics of one column that answer a list of columns with a row for each."""
 
 _SECTIONS = {
     "counts-and-shares": ("null_rate", "top", "value_counts"),
@@ -98,6 +104,19 @@ def to_long(result: pd.Series[Any] | pd.DataFrame, statistic: str = "") -> pd.Da
     return rows.reset_index(names=[f"{name}_" if name in rows.columns else name for name in rows.index.names])
 
 
+def join_answers(answers: Mapping[str, Any]) -> pd.DataFrame:
+    """Return the answers about several columns with a row for each; attrs name the columns that were not found.
+
+    >>> join_answers({"age": pd.Series({"estimate": 50.0}), "cost": pd.Series({"estimate": 9.0})})["estimate"].to_dict()
+    {'age': 50.0, 'cost': 9.0}
+    """
+    table = pd.DataFrame(answers).T.infer_objects() if answers else pd.DataFrame(columns=list(RESULTS))
+    missing = {name: why for answer in answers.values() for name, why in answer.attrs.get(NOT_FOUND, {}).items()}
+    if missing:
+        table.attrs[NOT_FOUND] = missing
+    return table
+
+
 def _wrap_statistic(method: Callable[..., Any]) -> Callable[..., Any]:
     """Return a statistic that acts on the options of every answer."""
     signature = inspect.signature(method)
@@ -120,9 +139,20 @@ def _wrap_statistic(method: Callable[..., Any]) -> Callable[..., Any]:
         reading = self if confidence_level is None and clipped is None else _reread(self, confidence_level, clipped)
         counts_nulls = method.__name__ == "null_rate" or options.get("dropna") is False
         reading._warn_of_context({*_texts([*args, *options.values()])}, counts_nulls, method.__name__ == "sum")
+        given = {**dict(zip(list(signature.parameters)[1:], args, strict=False)), **options}
+        column = given.get("column")
         with OneTable():
-            result = method(reading, *args, **options)
+            if method.__name__ in STATISTICS_BY_COLUMN and isinstance(column, list | tuple):
+                if given.get("by") is not None:
+                    raise ParameterError(f"by goes with the {method.__name__} of one column; ask for each of them")
+                result: Any = join_answers(
+                    {name: method(reading, **{**given, "column": name}) for name in column_names(column, "column")}
+                )
+            else:
+                result = method(reading, *args, **options)
         result.attrs["page"] = PAGES[method.__name__]
+        if isinstance(column, str):
+            result.attrs["statistic"] = f"{method.__name__} of {column}"
         return to_long(result, method.__name__) if long else result
 
     vars(answer)["__signature__"] = signature.replace(parameters=[*parameters, *_PARAMETERS])

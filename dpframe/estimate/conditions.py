@@ -154,7 +154,8 @@ class Where:
     ) -> Where:
         """Parse a question; ranges may exceed the bounds of a column with ``is_open``, as its rows may."""
         if not isinstance(where, Mapping) or not where:
-            raise ParameterError(f"where must name at least one column and its condition: {_FORMS}")
+            hint = f"; value_counts({where!r}) counts its values" if isinstance(where, str) else ""
+            raise ParameterError(f"where must name at least one column and its condition: {_FORMS}{hint}")
         if not all(isinstance(name, str) for name in where):
             raise ParameterError("where must have names of columns for its keys")
         return cls(tuple(condition_of(column_of(name), wanted, is_open(name)) for name, wanted in where.items()))

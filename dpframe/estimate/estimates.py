@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, partial
-from typing import Any, Unpack
+from typing import Any, Unpack, cast
 
 import numpy as np
 import pandas as pd
@@ -19,10 +19,11 @@ from dpframe.estimate.function_estimates import FunctionEstimates
 from dpframe.estimate.not_found import NOT_FOUND, warn_of_nan
 from dpframe.estimate.plot import draw
 from dpframe.estimate.posterior import TABLE_DRAWS
-from dpframe.estimate.results import DESCRIBED, RESULTS, Results
+from dpframe.estimate.results import DESCRIBED, RESULTS, Results, WideResult
 from dpframe.estimate.surrogates import Codes
-from dpframe.estimate.synthetic import LOUD, Synthesizer, check_rows, make_generator
+from dpframe.estimate.synthetic import Synthesizer, check_rows, make_generator
 from dpframe.estimate.synthetic_copies import SyntheticCopies
+from dpframe.estimate.tables.tables import LOUD
 
 _EXAMPLES = {
     "compare": 'compare("visits", by="ward")',
@@ -52,7 +53,7 @@ _EXAMPLES = {
     "support": 'support("hobbies", by="sex")',
     "synthesize": "synthesize(1_000, random_state=0)",
     "top": 'top("region", 3)',
-    "value_counts": 'value_counts("sex", normalize=True)',
+    "value_counts": 'value_counts(["sex", "region"])',
     "var": 'var("age")',
     "verify": "verify()",
 }
@@ -93,7 +94,7 @@ class Statistics(ConditionEstimates, FunctionEstimates):
 
     def median(
         self,
-        column: str,
+        column: str | Sequence[str],
         *,
         by: str | Sequence[str] | None = None,
         where: Mapping[str, Any] | None = None,
@@ -103,6 +104,8 @@ class Statistics(ConditionEstimates, FunctionEstimates):
     ) -> Any:
         """Return the median of a numeric column (pandas' ``median``): its `quantile` at one half.
 
+        A list of columns has a row for each in the result.
+
         Examples
         --------
         >>> import dpframe as dpf
@@ -111,7 +114,7 @@ class Statistics(ConditionEstimates, FunctionEstimates):
         >>> dpf.Estimates(safe).median("age").round().to_dict()
         {'estimate': 57.0, 'std_error': 5.0, 'lower': 42.0, 'upper': 62.0}
         """
-        return self.quantile(column, 0.5, by=by, where=where, weights=weights, target=target)
+        return self.quantile(cast("str", column), 0.5, by=by, where=where, weights=weights, target=target)
 
     def describe(
         self, columns: Sequence[str] | None = None, *, target: str = "table", **options: Unpack[AnswerOptions]
@@ -177,7 +180,7 @@ class Statistics(ConditionEstimates, FunctionEstimates):
         if not tables:
             raise ParameterError("describe is of numbers, and the release has no column of them; see value_counts")
         out = pd.concat(tables, axis=1).swaplevel(axis=1)
-        out = out.reindex(columns=pd.MultiIndex.from_product([RESULTS, names]))
+        out = WideResult(out.reindex(columns=pd.MultiIndex.from_product([RESULTS, names])))
         if missing:
             out.attrs[NOT_FOUND] = missing
         return out
@@ -381,13 +384,15 @@ class Statistics(ConditionEstimates, FunctionEstimates):
         warn_of_nan(self.plan, drawing.not_found, "which synthetic rows leave null")
         pairs = drawing.fidelity.iloc[len(self.plan.names) :]
         # The fit of a wide table omits pairs without visible dependence: their noise is NaN.
-        noise = pairs["noise"].dropna()
-        if len(pairs) > 1 and not pairs["shows"].any() and (noise.empty or noise.median() > LOUD):
-            warn(
-                "no two columns show dependence beyond noise, so that synthetic columns are practically "
-                "independent; release again with a larger epsilon",
-                InferenceWarning,
+        noise, hidden_pairs = pairs["noise"].dropna(), int((~pairs["shows"]).sum())
+        if len(pairs) > 1 and hidden_pairs and (noise.empty or noise.median() > LOUD):
+            fact = (
+                "no two columns show dependence beyond noise, so that synthetic columns are practically independent"
+                if hidden_pairs == len(pairs)
+                else f"{hidden_pairs} of {len(pairs)} pairs of columns show no dependence beyond noise, and synthetic "
+                "rows lack it; .dp.fidelity() lists them"
             )
+            warn(f"{fact}; release again with a larger epsilon", InferenceWarning)
         return drawing
 
     @cached_property

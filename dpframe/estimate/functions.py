@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from numbers import Real
 from typing import Any, Protocol
 
@@ -17,13 +18,11 @@ import numpy.typing as npt
 import pandas as pd
 
 from dpframe.errors import InferenceWarning, ParameterError, name_list, warn
-from dpframe.estimate.discrepancy import column_basis
 from dpframe.estimate.drawn_tables import CodeLimits, draw_codes
-from dpframe.estimate.groups import HIDDEN_SD
-from dpframe.estimate.posterior import PSEUDO_ROWS, TableDraws
+from dpframe.estimate.posterior import TableDraws
 from dpframe.estimate.results import Results
 from dpframe.estimate.table_column import TableColumn
-from dpframe.observe.quantiles import NORMAL_QUANTILE
+from dpframe.estimate.tables.tables import Dependence
 from dpframe.plan.rules import BoundRules
 from dpframe.release.reader import Source
 from dpframe.spaces.arrays import FloatArray
@@ -173,7 +172,8 @@ class DrawnTables:
     def weaknesses(self) -> dict[str, Any]:
         """Return the reasons why intervals of these columns cover less.
 
-        They are too many columns, columns that no table counts, or nearly equal columns.
+        They are too many columns, columns that no table counts, nearly equal columns, or pairs of columns whose counts
+        are mostly noise.
         """
         weaknesses: dict[str, Any] = {}
         if len(self.draws.names) > MAX_COVERED_COLUMNS:
@@ -203,31 +203,21 @@ class DrawnTables:
             similar_pairs = [pair for pair in similar_pairs if together is None or together.presence not in pair]
             if similar_pairs:
                 weaknesses["nearly_the_same"] = similar_pairs
-        if hidden_pairs := self._find_hidden_pairs():
-            weaknesses["hidden_pairs"] = hidden_pairs
+            hidden_pairs = self._find_hidden_pairs()
+            if hidden_pairs:
+                weaknesses["hidden_pairs"] = hidden_pairs
         return weaknesses
 
     def _find_hidden_pairs(self) -> list[tuple[str, str]]:
-        """Return the pairs of columns of which the counts hardly show how they depend.
-
-        A standard deviation of one column, or the indicator of one of its values, may move the other by more than
-        `HIDDEN_SD` of its standard deviations either way. Draws of such a pair have the dependence that most pairs of
-        columns have, which is little.
-        """
-        names, hidden_pairs = self.draws.names, []
-        for pair, counts in self.draws.pairs.items():
-            shares = counts / counts.sum(axis=(1, 2), keepdims=True)
-            bases = []
-            for place, column in enumerate(pair):
-                margin = shares.mean(axis=0).sum(axis=1 - place)
-                basis = column_basis(margin, self.draws.columns[column].ordered_cells, 1)
-                bases.append(basis / np.sqrt(np.maximum(margin @ basis**2, PSEUDO_ROWS / self.draws.rows)))
-            moments = np.einsum("ia,kij,jb->kab", bases[0], shares, bases[1])
-            means = [shares.sum(axis=2 - place) @ basis for place, basis in enumerate(bases)]
-            correlations = moments - means[0][:, :, None] * means[1][:, None, :]
-            if NORMAL_QUANTILE * correlations.std(axis=0, ddof=1).max(initial=0.0) > HIDDEN_SD:
-                hidden_pairs.append((names[pair[0]], names[pair[1]]))
-        return hidden_pairs
+        """Return the pairs of measured columns whose dependence noise may hide: draws take it to be weak."""
+        model = self.draws.model
+        pairs = []
+        for names in combinations([name for name in self.draws.names if name not in self._null_columns], 2):
+            places = sorted(model.places(names))
+            table = model.evidence.pairs.get((places[0], places[1]))
+            if table is not None and Dependence.of(table, model.fit.joint(places)).may_be_strong:
+                pairs.append((names[0], names[1]))
+        return pairs
 
 
 def describe_weaknesses(weaknesses: dict[str, Any]) -> str | None:
@@ -244,6 +234,9 @@ def describe_weaknesses(weaknesses: dict[str, Any]) -> str | None:
     if "nearly_the_same" in weaknesses:
         pairs = ", ".join(f"{a!r} and {b!r}" for a, b in weaknesses["nearly_the_same"][:3])
         parts.append(f"{pairs} say nearly the same, so their separate effects are poorly known; leave one out")
+    if "hidden_pairs" in weaknesses:
+        pairs = ", ".join(f"{a!r} and {b!r}" for a, b in weaknesses["hidden_pairs"][:3])
+        parts.append(f"noise hides how {pairs} depend; release fewer columns, or pass fewer pairs as measure=[…]")
     return "intervals may cover less than they say: " + "; ".join(parts) if parts else None
 
 

@@ -13,14 +13,14 @@ import pandas as pd
 
 from dpframe.errors import InferenceWarning, ParameterError, is_one_of, name_list, warn
 from dpframe.estimate import moments, surrogates
-from dpframe.estimate.answer_options import AnswerOptions
+from dpframe.estimate.answer_options import AnswerOptions, join_answers
 from dpframe.estimate.axes import Axis, check_inverts
 from dpframe.estimate.base import column_names
 from dpframe.estimate.beyond_bounds import Tails
 from dpframe.estimate.evidence.combine import shrunk
 from dpframe.estimate.groups import HIDDEN_SD, GroupMeans, combine_means, group_means
-from dpframe.estimate.not_found import NOT_FOUND, nan_if_not_found, reasons
-from dpframe.estimate.results import RESULTS, Results
+from dpframe.estimate.not_found import nan_if_not_found, reasons
+from dpframe.estimate.results import Results
 from dpframe.estimate.weighted import WeightedEstimates
 from dpframe.spaces import Space
 from dpframe.spaces.arrays import FloatArray
@@ -125,11 +125,7 @@ class MeanEstimates(WeightedEstimates):
         if by is not None:
             raise ParameterError("by goes with the mean of one column; ask for each of them")
         means = {name: self._mean(name, None, where, weights, None, method, target) for name in columns}
-        out = pd.DataFrame(means).T.infer_objects() if means else pd.DataFrame(columns=list(RESULTS))
-        missing = {name: why for mean in means.values() for name, why in mean.attrs.get(NOT_FOUND, {}).items()}
-        if missing:
-            out.attrs[NOT_FOUND] = missing
-        return out
+        return join_answers(means)
 
     @nan_if_not_found
     def _mean(
@@ -356,7 +352,8 @@ class MeanEstimates(WeightedEstimates):
         measure_remedy = f'measure=["auto", ({table})] in the next release makes them sharper'
         if hidden_groups:
             # A single key is measured together with the column by default: only less noise helps.
-            remedy = measure_remedy if len(by) > 1 else "pool small groups in the next release"
+            fewer_tables = f"release fewer columns, or measure=[({table})] alone"
+            remedy = measure_remedy if len(by) > 1 else fewer_tables
             warn(
                 f"{len(hidden_groups)} of {groups} means of {column!r} by {name_list(by)} are mostly noise, with "
                 f"intervals from their own counts; {remedy}",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Unpack
+from typing import Any, Unpack, cast
 
 import numpy as np
 import pandas as pd
@@ -32,7 +32,7 @@ class NumberEstimates(MeanEstimates):
     @nan_if_not_found
     def sum(
         self,
-        column: str,
+        column: str | Sequence[str],
         *,
         by: str | Sequence[str] | None = None,
         where: Mapping[str, Any] | None = None,
@@ -45,7 +45,7 @@ class NumberEstimates(MeanEstimates):
         Parameters
         ----------
         column
-            A randomised column of numbers or booleans.
+            A randomised column of numbers or booleans; or a list of them, for a row each.
         by, where
             See `var`.
         weights
@@ -70,6 +70,7 @@ class NumberEstimates(MeanEstimates):
         >>> dpf.Estimates(safe).sum("age").round(-2).to_dict()
         {'estimate': 103500.0, 'std_error': 900.0, 'lower': 101700.0, 'upper': 105400.0}
         """
+        column = cast("str", column)  # the class calls a statistic with one column at a time
         scale = moments.Scale.of(self._source.column(column))
         if scale.is_time:
             raise ParameterError(f"column {column!r} holds times, which have no sum; ask for their mean")
@@ -85,7 +86,7 @@ class NumberEstimates(MeanEstimates):
     @nan_if_not_found
     def var(
         self,
-        column: str,
+        column: str | Sequence[str],
         ddof: int = 1,
         *,
         by: str | Sequence[str] | None = None,
@@ -99,7 +100,7 @@ class NumberEstimates(MeanEstimates):
         Parameters
         ----------
         column
-            A randomised column of numbers, booleans or times.
+            A randomised column of numbers, booleans or times; or a list of them, for a row each.
         ddof
             Rows less than all that squares are divided by, at least 0.
         by
@@ -129,6 +130,7 @@ class NumberEstimates(MeanEstimates):
         >>> dpf.Estimates(safe).var("age").round(-1).to_dict()
         {'estimate': 400.0, 'std_error': 30.0, 'lower': 340.0, 'upper': 450.0}
         """
+        column = cast("str", column)  # the class calls a statistic with one column at a time
         checked_ddof = check_whole(ddof, "ddof", 0)
         if by is not None or where is not None or weights is not None:
             results, attrs, index = self._weigh_spreads(column, by, where, weights, checked_ddof, target)
@@ -163,7 +165,7 @@ class NumberEstimates(MeanEstimates):
     @nan_if_not_found
     def std(
         self,
-        column: str,
+        column: str | Sequence[str],
         ddof: int = 1,
         *,
         by: str | Sequence[str] | None = None,
@@ -181,7 +183,7 @@ class NumberEstimates(MeanEstimates):
         Parameters
         ----------
         column
-            A randomised column of numbers, booleans or times.
+            A randomised column of numbers, booleans or times; or a list of them, for a row each.
         ddof
             Rows less than all that squares are divided by, at least 0.
         by, where, weights
@@ -207,6 +209,7 @@ class NumberEstimates(MeanEstimates):
         >>> dpf.Estimates(safe).std("age").round(1).to_dict()
         {'estimate': 19.9, 'std_error': 0.7, 'lower': 18.6, 'upper': 21.2}
         """
+        column = cast("str", column)  # the class calls a statistic with one column at a time
         if by is not None or where is not None or weights is not None:
             checked_ddof = check_whole(ddof, "ddof", 0)
             roots, attrs, index = self._weigh_spreads(column, by, where, weights, checked_ddof, target, np.sqrt)

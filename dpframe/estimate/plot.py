@@ -114,13 +114,18 @@ def _draw_result(result: Any, bars: npt.NDArray[Any], ax: Any) -> Any:
     index = table.index
     if isinstance(index, pd.IntervalIndex):
         ax.errorbar(index.mid, table["estimate"], yerr=bars, xerr=index.length / 2, fmt="o", capsize=3)
-        ax.set(xlabel=index.name, ylabel="estimate, interval")
+        ax.set(xlabel=index.name, ylabel=_value_label(table))
     elif index.nlevels == 1 and pd.api.types.is_numeric_dtype(index.dtype):
         ax.errorbar(index, table["estimate"], yerr=bars, fmt="o", capsize=3)
-        ax.set(xlabel=index.name, ylabel="estimate, interval")
+        ax.set(xlabel=index.name, ylabel=_value_label(table))
     else:
         _draw_points(table, bars, ax)
     return ax
+
+
+def _value_label(table: pd.DataFrame) -> str:
+    """Return the label of the axis of a result's estimates."""
+    return f"{table.attrs.get('statistic', 'estimate')}, with its interval"
 
 
 def _draw_points(table: pd.DataFrame, bars: npt.NDArray[Any], ax: Any) -> None:
@@ -155,7 +160,7 @@ def _draw_points(table: pd.DataFrame, bars: npt.NDArray[Any], ax: Any) -> None:
     ax.set_yticks(range(len(ticks)), [str(label) for label in ticks])
     ax.invert_yaxis()
     is_named = index.names[0] != "column" and (len(colours) > 1 or index.nlevels == 1)
-    ax.set(xlabel="estimate, interval", ylabel=index.names[0] if is_named else None)
+    ax.set(xlabel=_value_label(table), ylabel=index.names[0] if is_named else None)
 
 
 def _draw_bars(table: pd.DataFrame, ax: Any, unit: str = "rows") -> Any:

@@ -172,9 +172,36 @@ class Results:
 
     def wide(self, index: Any, columns: Any, attrs: Mapping[str, Any] = MappingProxyType({})) -> pd.DataFrame:
         """Return a cross table with the four arrays as an outer level of its columns."""
-        out = pd.concat({k: pd.DataFrame(v, index, columns) for k, v in self.parts.items()}, axis=1, names=[None])
+        parts = {k: pd.DataFrame(v, index, columns) for k, v in self.parts.items()}
+        out = WideResult(pd.concat(parts, axis=1, names=[None]))
         out.attrs.update(attrs)
         return out
+
+
+class WideResult(pd.DataFrame):
+    """A table with ``estimate, std_error, lower, upper`` as an outer level of its columns.
+
+    If it is too wide to print, it prints as one table for each of the four: pandas would omit columns in the middle, so
+    that upper ends look like estimates.
+    """
+
+    @property
+    def _constructor(self) -> type[pd.DataFrame]:
+        # A slice or a sum need not have the four parts.
+        return pd.DataFrame
+
+    def __repr__(self) -> str:
+        text = super().__repr__()
+        if not any("..." in line for line in text.splitlines()[: self.columns.nlevels]):
+            return text
+        with pd.option_context("display.max_columns", None):
+            return "\n\n".join(f"{part}:\n{self[part]!r}" for part in self.columns.unique(0))
+
+    def _repr_html_(self) -> Any:
+        most_columns = pd.get_option("display.max_columns")
+        if not most_columns or len(self.columns) <= most_columns:
+            return pd.DataFrame(self).to_html()
+        return "".join(f"<p>{part}:</p>{self[part].to_html()}" for part in self.columns.unique(0))
 
 
 def student_quantile(z: float, degrees: int) -> float:

@@ -38,7 +38,7 @@ from dpframe.estimate.tables.fit import fit_to_margins
 from dpframe.estimate.tables.guard import SURELY
 from dpframe.estimate.tables.mixture import Mixture
 from dpframe.estimate.tables.raking import MOST_PLACES, exchange, raked
-from dpframe.estimate.tables.tables import dependence_score
+from dpframe.estimate.tables.tables import Dependence
 from dpframe.observe.significance import DETECTION_SE
 from dpframe.plan.columns import Column
 from dpframe.plan.rule import BoundRule
@@ -189,10 +189,6 @@ MOST_TRIPLE = 1 << 15
 MOST_RAKED, MOST_RAKED_CELLS = 200, 1 << 11
 """Number of triples that drawn rows are raked to, and the number of cells of a triple (limit of time)."""
 
-LOUD = 0.2
-"""Distance from independence that noise alone makes, above which it hides most dependence (tuned; effect not
-measured)."""
-
 MOST_SHIFTS, MOST_SHIFTED = 40, 1 << 22
 """Number of steps that shift items towards their supports, and number of items in the sample of rows that determines
 the steps (limit of time)."""
@@ -291,16 +287,9 @@ class Synthesizer:
             if missing_columns & set(names) or table is None:
                 rows[names] = ("none", math.nan, math.nan, math.nan, False)
                 continue
-            joint = joints[i, j]
-            margins = [joint.sum(axis=1), joint.sum(axis=0)]
-            dependence = float(np.abs(joint - np.outer(*margins)).sum() / 2)
-            if table.channels:
-                margins = [channel @ margin for channel, margin in zip(table.channels, margins, strict=True)]
-            score = dependence_score(table.counts, table.variances, margins)
-            # The mean absolute value of normal noise is σ√(2/π) per cell.
-            total, noise_sum = max(float(table.counts.sum()), 1.0), float(np.sqrt(table.variances).sum())
-            noise = noise_sum * math.sqrt(2 / math.pi) / 2 / total
-            rows[names] = model.tables.source_of(names), dependence, noise, score, score > DETECTION_SE
+            pair = Dependence.of(table, joints[i, j])
+            source = model.tables.source_of(names)
+            rows[names] = source, pair.distance, pair.noise, pair.score, pair.is_visible
         index = pd.MultiIndex.from_tuples(list(rows), names=["column", "with"])
         return pd.DataFrame(
             list(rows.values()), index, columns=["source", "dependence", "noise", "deviations", "shows"]

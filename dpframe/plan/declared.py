@@ -124,7 +124,8 @@ def warn_of_whole_bounds(columns: Sequence[Field], spaces: Mapping[str, Any] | P
         and (space.values - space.has_null <= _MAX_COARSE_STEPS + 1 or _DECIMAL_NAME.search(column.name))
     }
     warn_of_columns(
-        "bounds of columns of text are whole numbers; declare them with decimals, or confirm them with Integer(…)",
+        "a CSV file has no types: whole bounds round decimals, in other columns, too; check these first, and write "
+        "bounds with decimals, or Integer(…)",
         [
             ColumnRemark.to_declare(name, "decimals are rounded to whole numbers", f"({ends[0]}.0, {ends[1]}.0)")
             for name, space in grids.items()

@@ -323,6 +323,11 @@ def check_names(given: Iterable[str]) -> None:
                 "neighbours is for Queries: a release shows its number of rows, so that one row is replaced; leave "
                 "neighbours out"
             )
+        if name in ("sep", "decimal", "dayfirst", "encoding"):
+            raise ParameterError(
+                f"{name} is an option of pandas.read_csv: sanitize the frame that it reads, or pass --{name} on the "
+                "command line"
+            )
         if name not in decide:
             suggestion = did_you_mean(name, decide)
             raise ParameterError(f"{name} is no option of a plan; {suggestion}options are {', '.join(decide)}")

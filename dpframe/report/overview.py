@@ -167,6 +167,9 @@ def overview(plan: Plan, n: int, estimates: Estimates | None = None) -> Overview
         name = column.name
         if name in findings:
             remedy = f"spaces={{{name!r}: {findings[name].placeholder}}}"
+            if column.space.is_listed and column.space.values == 1:
+                # No value cleared the threshold, as each date is rare: dates as text need a type, not categories.
+                remedy += "; parse dates first"
             if name in sufficient_epsilons:
                 remedy += f", or epsilon={sufficient_epsilons[name]:.2g}"
             columns.append(ColumnOverview(name, "", None, "", "not found", remedy))

@@ -25,6 +25,7 @@ from dpframe.plan.measures import measure_parts
 from dpframe.plan.plan import Plan
 from dpframe.plan.words import UNORDERED
 from dpframe.release.info import ReleaseInfo
+from dpframe.release.together import Together
 from dpframe.report.elements import (
     MECHANISMS,
     Drawing,
@@ -43,8 +44,11 @@ from dpframe.spaces.words import number
 PROVED, ATTESTED, OPEN = "proved from the file", "stated by the curator", "ask the curator"
 
 
-def review_table(plan: Plan, certificate: Certificate) -> Table:
-    """Return a row for each question: the release's answer, and its source."""
+def review_table(plan: Plan, certificate: Certificate, together: Together | None = None) -> Table:
+    """Return a row for each question: the release's answer, and its source.
+
+    ``together`` is the promise of all tables that were released together.
+    """
     nulls = ", and nulls as a value where a column is not nullable" if plan.nulls == "impute" else ""
     order = "; that the order of the rows stays secret is part of the promise" if plan.terms.shuffled_rows else ""
     public_facts = "the number of rows, names, types and possible values of the columns"
@@ -57,10 +61,12 @@ def review_table(plan: Plan, certificate: Certificate) -> Table:
     if len(plan.leaks) + (0 if plan.inferred is None else len(plan.inferred.columns)) < len(plan.columns):
         parts.append(f"{'Other' if parts else 'All'} columns' values were declared, or are known by their types.")
     delta = f", δ = {upward(plan.delta)}" if plan.delta else ", δ = 0"
+    of_all = "" if together is None else f"All tables together: ε = {upward(together.epsilon)}, δ = "
+    of_all += "" if together is None else f"{upward(together.delta)}; quote this. This table by itself: "
     rows = [
         (
             "How strong is the promise?",
-            f"ε = {upward(plan.epsilon)}{delta}; for a row that was found, ε = {upward(plan.located.epsilon)}.",
+            f"{of_all}ε = {upward(plan.epsilon)}{delta}; for a row that was found, ε = {upward(plan.located.epsilon)}.",
             PROVED if certificate.ok else "not verified",
         ),
         ("Who is protected (unit of privacy)?", _unit_text(plan), ATTESTED),
@@ -262,7 +268,7 @@ def page(info: ReleaseInfo, certificate: Certificate, estimates: Estimates | Non
             accuracy=_accuracy_of(info, estimates),
             gains=_gain_table(plan),
             spend=_spend_of(plan),
-            review=review_table(plan, certificate),
+            review=review_table(plan, certificate, info.together),
             comparison=comparison(plan.release),
             measured=measure_parts(plan.measures),
             shares=share_table(plan, info.n),

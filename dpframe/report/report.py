@@ -53,7 +53,8 @@ class Report:
 
     @property
     def _lines(self) -> list[str]:
-        return [f"A release of {self.info.title}", *self.info.plan.lines()]
+        together = [] if self.info.together is None else [self.info.together.line]
+        return [f"A release of {self.info.title}", *together, *self.info.plan.lines()]
 
     def to_frame(self) -> pd.DataFrame:
         """Return a table with a row per randomised column, or group of columns.

@@ -207,7 +207,7 @@ def check_dialect(path: Path, dialect: CsvDialect) -> None:
     if encoding is not None:
         faults, options = [*faults, "letters that are not UTF-8"], [*options, f'encoding="{encoding}"']
     if faults:
-        rename_hint = "; a single column is to be renamed" if mark is not None else ""
+        rename_hint = "; rename the column if it is the only one" if mark is not None else ""
         raise FileError(
             f"{shown(path)} has {', and '.join(faults)}: sanitize the frame that pandas.read_csv(…, "
             f"{', '.join(options)}) reads, or write the file in UTF-8 with commas between values and decimal "

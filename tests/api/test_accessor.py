@@ -316,6 +316,10 @@ def test_other_arguments_that_were_type_errors():
             lambda: frame.dp.sanitize(1, neighbours="add_remove"),
             "^neighbours is for Queries",
         ),
+        (
+            lambda: dpf.sanitize("in.csv", epsilon=1, sep=";"),
+            "^sep is an option of pandas.read_csv: sanitize the frame",
+        ),
         (lambda: frame.dp.sanitize(1, shuffel=False), "^shuffel is no option of a plan; did you mean 'shuffle'"),
         (lambda: frame.dp.plan(), r"^give epsilon, e.g. epsilon=1.0$"),
         (lambda: dpf.plan(frame), r"^give epsilon, e.g. epsilon=1.0$"),

@@ -78,7 +78,7 @@ def test_declared_spaces_are_tried_before_there_is_a_plan():
 @pytest.mark.parametrize(
     ("arguments", "refusal"),
     [
-        ({}, "give a plan, or spaces="),
+        ({}, r"give a plan, or spaces=.*; draft\(\) proposes spaces"),
         ({"spaces": {}}, "give a plan, or spaces="),
         ({"spaces": 5}, "spaces must be a dict"),
         ({"spaces": {"agee": (0, 1)}}, "spaces names 'agee', .* did you mean 'age'"),

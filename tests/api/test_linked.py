@@ -102,7 +102,10 @@ def test_the_tables_leave_without_keys_and_one_shuffle_each(tables, safe):
     assert "quote this promise" in str(explained)
     (kept,) = explained.kept
     page = safe.report().to_html()
-    assert page.count("All tables together") == 2
+    # A heading and an answer to reviewers for each table.
+    assert page.count("All tables together") == 4
+    assert page.count("All tables together: ε = 4, δ = 1e-06; quote this.") == 2
+    assert "epsilon=4" in str(safe["visits"].dp.report()).splitlines()[1]
     assert page.count("</main>") == 1
     share = int(kept.removeprefix("About ").partition(" %")[0].partition("%")[0])
     assert share == pytest.approx(100 * counts.clip(upper=3).sum() / counts.sum(), abs=4)

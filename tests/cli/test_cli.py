@@ -398,6 +398,10 @@ BAD = [
     (["estimate", "in.parquet", "corr", "age", "income", "--where", "{}"], "corr takes no --where; leave it out"),
     (["estimate", "in.parquet", "count", "--where", "[]"], "--where must be a JSON object"),
     (["estimate", "in.parquet", "crosstab", "age"], "crosstab takes 2 columns; got 1"),
+    (
+        ["estimate", "in.parquet", "crosstab", "age", "sex", "--normalize", "index"],
+        "for shares within age, joint age sex --given age",
+    ),
     (["estimate", "in.parquet", "mean", "age", "sex"], "got 2; to group by the second, dpframe … mean age --by sex"),
     (["inspect", "no.parquet"], "no.parquet does not exist"),
     (["estimate", "in.parquet", "mean", "age", "--given", "sex"], "mean takes no --given; leave it out"),

@@ -110,6 +110,38 @@ def test_every_statistic_has_a_level_a_tidy_form_and_a_picture(
     assert list(narrow.index.names) == index_names
 
 
+def test_a_picture_names_the_statistic_and_its_column(estimates: dpf.Estimates) -> None:
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    axes = estimates.plot(estimates.mean("visits", by="ward", long=True))
+    assert axes.get_xlabel() == "mean of visits, with its interval"
+    pyplot.close(axes.figure)
+
+
+@pytest.mark.parametrize("name", ["median", "std", "sum", "var"])
+def test_a_list_of_columns_has_a_row_for_each(name: str, estimates: dpf.Estimates) -> None:
+    ask = getattr(estimates, name)
+    table = ask(["age", "visits"], target="population")
+    assert list(table.index) == ["age", "visits"]
+    for column in table.index:
+        assert table.loc[column].to_dict() == ask(column, target="population").to_dict()
+    assert list(ask(column=["age"], long=True)["column"]) == ["age"]
+    with pytest.raises(dpf.errors.ParameterError, match=f"by goes with the {name} of one column"):
+        ask(["age", "visits"], by="sex")
+
+
+def test_wide_results_print_every_column_once_per_part(estimates: dpf.Estimates) -> None:
+    """Pandas would omit columns in the middle, so that upper ends look like estimates."""
+    table = estimates.describe(["age", "visits"])
+    with pd.option_context("display.max_columns", 4):
+        text, page = repr(table), table._repr_html_()
+    assert [line for line in text.splitlines() if line.endswith(":")] == [f"{part}:" for part in PARTS]
+    assert text.startswith(f"estimate:\n{table['estimate']!r}\n\nstd_error:\n")
+    assert page.count("<table") == 4
+    with pd.option_context("display.max_columns", 40, "display.width", 200):
+        assert repr(table) == repr(pd.DataFrame(table))
+        assert table._repr_html_().count("<table") == 1
+
+
 def test_no_statistic_is_left_out(estimates: dpf.Estimates) -> None:
     others = {"clipped_at", "fidelity", "nunique", "plot", "synthesize", "verify"}
     methods = {n for n, _ in inspect.getmembers(dpf.Estimates, inspect.isfunction) if not n.startswith("_")}

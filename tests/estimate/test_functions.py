@@ -380,3 +380,17 @@ def test_values_of_fewer_than_half_of_the_draws_are_nan():
 def test_no_copies_are_refused():
     with pytest.raises(ParameterError, match="no copies"):
         SyntheticCopies().combine(len)
+
+
+@pytest.mark.parametrize(("epsilon", "is_hidden"), [(0.3, True), (8, False)])
+def test_answers_name_the_pairs_whose_dependence_noise_hides(epsilon: float, is_hidden: bool) -> None:
+    generator = np.random.default_rng(0)
+    height = generator.normal(170, 8, 1_000).round()
+    frame = pd.DataFrame({"height": height, "weight": (height - 100 + generator.normal(0, 8, 1_000)).round()})
+    safe = dpf.sanitize(frame, epsilon=epsilon, spaces={"height": (100, 220), "weight": (20, 200)}, key=bytes(32))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        answer = safe.dp.mean("weight", where={"height": (180, None)})
+    messages = [str(one.message) for one in caught]
+    assert any("noise hides how 'height' and 'weight' depend" in message for message in messages) == is_hidden
+    assert answer.attrs.get("weak") == ({"hidden_pairs": [("height", "weight")]} if is_hidden else None)

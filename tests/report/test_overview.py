@@ -126,3 +126,10 @@ def test_numbers_are_drawn_in_bins_and_not_by_their_noisiest_values():
     assert "Shares of the values of code" in html
     _, _, shape, error, *_ = rows_of(repr(safe.dp))["stay"]
     assert len(shape) == 8 and error.startswith("mean ± ")
+
+
+def test_dates_as_text_have_another_remedy_than_categories() -> None:
+    days = pd.date_range("2024-01-01", periods=3_000, freq="D").strftime("%d.%m.%Y")
+    safe = dpf.sanitize(pd.DataFrame({"admitted": days, "sex": ["f", "m"] * 1_500}), epsilon=1, key=bytes(32))
+    (line,) = [line for line in str(safe.dp).splitlines() if line.startswith("admitted")]
+    assert line.endswith("not found  spaces={'admitted': [CATEGORY, …]}; parse dates first")

@@ -14,6 +14,7 @@ from dpframe.errors import ParameterError
 from dpframe.estimate.evidence.combine import project, project_each
 from dpframe.estimate.evidence.likelihood import expectation_maximization, noise_share
 from dpframe.observe.noisy_counts import NoisyCounts, pool
+from dpframe.observe.significance import DETECTION_SE
 from dpframe.spaces.arrays import FloatArray
 
 MARGIN_ROUNDS = 3
@@ -57,6 +58,46 @@ def dependence_score(
     product = 1 + float(variances.sum()) / total**2
     chi_square = float(((counts - expected) ** 2 / variances).sum()) / product
     return float((chi_square - freedom) / np.sqrt(2 * freedom))
+
+
+LOUD = 0.2
+"""Distance from independence that noise alone makes, above which it hides most dependence (tuned; effect not
+measured)."""
+
+
+@dataclass(frozen=True)
+class Dependence:
+    """Dependence of a pair of columns in a fit, beside the noise of the pair's counts.
+
+    ``distance`` is the total variation distance of the fit from independence, ``noise`` about the distance that noise
+    alone makes of independent columns, and ``score`` the z-score of the counts; see `dependence_score`.
+    """
+
+    distance: float
+    noise: float
+    score: float
+
+    @classmethod
+    def of(cls, table: NoisyCounts, joint: FloatArray) -> Dependence:
+        """Return the dependence of a pair from its counts and its fitted shares."""
+        margins = [joint.sum(axis=1), joint.sum(axis=0)]
+        distance = float(np.abs(joint - np.outer(*margins)).sum() / 2)
+        if table.channels:
+            margins = [channel @ margin for channel, margin in zip(table.channels, margins, strict=True)]
+        score = dependence_score(table.counts, table.variances, margins)
+        # The mean absolute value of normal noise is σ√(2/π) per cell.
+        total, noise_sum = max(float(table.counts.sum()), 1.0), float(np.sqrt(table.variances).sum())
+        return cls(distance, noise_sum * math.sqrt(2 / math.pi) / 2 / total, score)
+
+    @property
+    def is_visible(self) -> bool:
+        """Whether the counts surely differ from independence."""
+        return self.score > DETECTION_SE
+
+    @property
+    def may_be_strong(self) -> bool:
+        """Whether noise may hide a strong dependence: it is loud, and exceeds the dependence of the fit."""
+        return self.noise > max(self.distance, LOUD)
 
 
 @dataclass(frozen=True, eq=False)
