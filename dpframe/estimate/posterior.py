@@ -22,7 +22,6 @@ from dpframe.estimate.discrepancy import (
     DEGREES,
     DRAWN_MARGIN_SWEEPS,
     LOG_ODDS_LIMIT,
-    LOG_ODDS_SD,
     Discrepancy,
     gamma_about,
     rank_basis,
@@ -237,14 +236,12 @@ class TableDraws:
         count_table = (self.evidence.row_pairs | self.evidence.pairs).get(pair)
         prior, generator = self._make_discrepancy(pair, count_table), self.generator("pair", pair)
         fitted, margins = self._draw_fit(pair)
-        noise_shares, scales = np.zeros(fitted.shape[1:]), np.full(prior.directions.shape[1], LOG_ODDS_SD)
-        if count_table is not None:
-            copy_counts = np.array([(copy.row_pairs | copy.pairs)[pair].counts for copy in self.copies])
-            scales = prior.scales(to_margins(fitted, margins), copy_counts)
-            if not count_table.channels:
-                noise_shares = followed_noise(to_margins(fitted, margins), copy_counts)
-                fitted = self._mix_hidden_cells(fitted, margins, count_table, generator)
-        laws = to_margins(prior.draw_laws(fitted, scales, generator), margins)
+        noise_shares = np.zeros(fitted.shape[1:])
+        if count_table is not None and not count_table.channels:
+            copy_counts = np.array([copy.pairs[pair].counts for copy in self.copies])
+            noise_shares = followed_noise(to_margins(fitted, margins), copy_counts)
+            fitted = self._mix_hidden_cells(fitted, margins, count_table, generator)
+        laws = to_margins(prior.draw_laws(fitted, generator), margins)
         return to_margins(prior.draw_tables(laws, noise_shares, generator), margins)
 
     def _mix_hidden_cells(
