@@ -221,13 +221,13 @@ class MeanEstimates(WeightedEstimates):
         assert isinstance(means, pd.DataFrame)
         if value not in means.index:
             return None
-        hidden_groups = [value] if value in means.attrs.pop("hidden_groups", []) else []
+        attrs: dict[str, Any] = {str(name): fact for name, fact in means.attrs.items() if name != "hidden_groups"}
+        hidden_groups = [value] if value in means.attrs.get("hidden_groups", []) else []
         self._warn_of_bounds([column])
-        self._warn_of_groups(column, [key], hidden_groups, 1, means.attrs)
-        attrs = {str(name): fact for name, fact in means.attrs.items()}
-        return Results(*means.loc[[value]].to_numpy().T).series(
-            column, attrs | {"hidden_groups": hidden_groups} if hidden_groups else attrs
-        )
+        self._warn_of_groups(column, [key], hidden_groups, 1, attrs)
+        if hidden_groups:
+            attrs["hidden_groups"] = hidden_groups
+        return Results(*means.loc[[value]].to_numpy().T).series(column, attrs)
 
     def _can_draw(self, column: str, weights: str) -> bool:
         """Return whether measured tables count a number and weights from 0 on together."""
