@@ -31,9 +31,9 @@ LOG_ODDS_SD = 0.3
 """Prior scale of the log odds of a dependence along one direction (tuned; effect below).
 
 Of 1,673 pairs of numbers in 140 public tables, half have log odds along their ranks of at most .17, and three quarters
-of at most .48; Student's law of this scale has .23 and .43. Of slopes that noise hides (2,300 rows, 12 columns) intervals
-miss three of four with .2, two with this scale, and one with .5, which makes coefficients of weak ones err by a half
-more at ε = 0.3.
+of at most .48; Student's law of this scale has .23 and .43. Of slopes that noise hides (2,300 rows, 12 columns) three
+of four are missed with .2, two with this scale, and one with .5, with which weak coefficients err by a half more at
+ε = 0.3.
 """
 
 LEAST_FREE_SHARE = 0.1
