@@ -366,8 +366,11 @@ def test_value_counts_take_what_was_paid_for(pair):
             more, less = (e.value_counts(name, sort=False, **options) for e in pair)
             assert more.attrs["measured"] is True
             assert less.attrs["measured"] is False
+            # Either may show the `other` that inference added, if its count is beyond its noise.
+            more, less = more.align(less, join="inner", axis=0)
             assert (more.std_error <= less.std_error * 1.05).all()
-    assert (pair[0].value_counts("sex").std_error < 0.97 * pair[1].value_counts("sex").std_error).all()
+    more, less = (e.value_counts("sex").loc[["F", "M"]] for e in pair)
+    assert (more.std_error < 0.97 * less.std_error).all()
 
 
 def test_all_rows_stay_all_rows(pair):
@@ -404,7 +407,8 @@ def test_numbers_take_what_was_paid_for(pair, people):
 
 
 def test_joints_are_of_the_rows_alone(pair):
-    pd.testing.assert_frame_equal(*(e.crosstab("sex", "occupation") for e in pair))
+    more, less = (e.crosstab("sex", "occupation") for e in pair)
+    pd.testing.assert_frame_equal(*more.align(less, join="inner", axis=0))
     assert pair[0].joint(["sex", "occupation"], method="inverse").attrs["measured"] is False
 
 
