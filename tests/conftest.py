@@ -32,7 +32,7 @@ settings.register_profile("quick", derandomize=True, deadline=None, max_examples
 settings.register_profile("fewer", deadline=None, max_examples=50)
 settings.load_profile("fixed" if os.environ.get("CI") else "fresh")
 
-NEEDS = {"dask": ["dask.py"], "pyspark": ["spark.py", "spark_sink.py"]}
+NEEDS = {"dask": ["dask.py"], "pyspark": ["spark.py", "spark_linked.py", "spark_sink.py"]}
 """Modules of dpframe.engines that need an extra; what they show in docstrings is of the slow tier."""
 
 ALL_SLOW = ("pytestmark = pytest.mark.slow", "pytestmark = [pytest.mark.slow")

@@ -420,7 +420,7 @@ def test_means_of_small_groups_err_less_than_draws_and_lie_inside_their_interval
         safe = frame.dp.sanitize(epsilon=1, spaces=spaces, key=key(release + 1)).dp
         with warnings.catch_warnings(action="ignore", category=InferenceWarning):
             means = safe.mean("cost", by="ward")
-        draws = safe.infer(lambda table: table.groupby("ward")["cost"].mean(), ["ward", "cost"])
+            draws = safe.infer(lambda table: table.groupby("ward")["cost"].mean(), ["ward", "cost"])
         errors.append([means["estimate"] - truth, draws["estimate"] - truth])
         covered += held(means, truth).sum()
         assert (np.abs(means[["lower", "upper"]].sub(means["estimate"], axis=0)) > 0).all(axis=None)
