@@ -116,14 +116,13 @@ class CountEstimates(WeightedEstimates):
             self._check_draws([column], weights, method)
             sums, attrs, (index,) = self._weigh_shown_cells(axes, weights, target, dropna, normalize, where=where)
             return sort_counts(sums.frame(index, attrs))
-        is_default = method is None
-        fits = is_default and axes[0].column.space.is_listed
+        fits = method is None and axes[0].column.space.is_listed
         fits = fits and self._joints.tables.source_of([column]) != "rows"
         method = "auto" if fits else self._default_method(axes) if method is None else method
         answer = self._cells(axes, normalize, (), dropna, method, target)
         # Fits include the counts of inference, so that attrs report them as measured.
         attrs = answer.said | ({"measured": self._evidence.counted(axes[0]) is not None} if fits else {})
-        results, (index,) = self._select_cells(answer, axes, dropna, () if normalize else None)
+        results, (index,) = self._select_cells(answer, axes, dropna)
         tails, rows, space = self._tails(column), self._all_rows, axes[0].column.space
         if answer.intervals is not None and axes[0].grid is not None and isinstance(bins, Iterable):
             results = self._widen_at_bounds(results, axes[0].grid, 1 / max(rows, 1.0) if normalize else 1.0)
@@ -137,9 +136,6 @@ class CountEstimates(WeightedEstimates):
             results = of_ranks_alone(results, list(index), ranks, rows, normalize, population, level, dropna)
             attrs |= {"measured": True}
         results = self._clip_to_possible(results, answer, normalize)
-        if is_default:
-            # Only a caller who asks for unbiased counts expects counts below 0.
-            results = results.clipped(0.0, 1.0 if normalize else rows)
         # One warning for the table, if most of its cells carry no information.
         if 2 * np.count_nonzero(results.std_error > (1.0 if normalize else rows)) > len(index):
             noun, remedy = ("single values", "pass bins=10") if bins is None else ("bins", "pass fewer bins")
@@ -206,10 +202,9 @@ class CountEstimates(WeightedEstimates):
             raise ParameterError("given names every column of the joint; leave one free")
         positions = tuple(columns.index(name) for name in given_columns)
         answer = self._cells(axes, normalize or bool(given_columns), positions, dropna, method, target)
-        is_share = normalize or bool(given_columns)
-        results, labels = self._select_cells(answer, axes, dropna, positions if is_share else None)
+        results, labels = self._select_cells(answer, axes, dropna)
         index = labels[0] if len(axes) == 1 else pd.MultiIndex.from_product(labels)
-        results = self._clip_to_possible(results.each(np.ravel), answer, is_share)
+        results = self._clip_to_possible(results.each(np.ravel), answer, normalize or bool(given_columns))
         return results.frame(index, answer.said)
 
     def _weigh_shown_cells(
@@ -253,22 +248,11 @@ class CountEstimates(WeightedEstimates):
             return results.clipped(0.0, 1.0)
         return results if answer.method == "inverse" else results.from_none().within(most=self._all_rows)
 
-    def _select_cells(
-        self, answer: Answer, axes: Sequence[Axis], dropna: bool, given: Sequence[int] | None
-    ) -> tuple[Results, list[pd.Index[Any]]]:
-        """Return the results of the cells to show, and the labels of each axis.
-
-        ``given`` are the positions of the axes within whose values results are shares, or None for counts.
-        """
+    def _select_cells(self, answer: Answer, axes: Sequence[Axis], dropna: bool) -> tuple[Results, list[pd.Index[Any]]]:
+        """Return the results of the cells to show, and the labels of each axis."""
         shown_cells = self._cells_to_show(axes, dropna)
         labels = [axis.labels[cells] for axis, cells in zip(axes, shown_cells, strict=True)]
-        results = answer.results(self._z)[np.ix_(*shown_cells)]
-        if given is not None and any(self._find_empty_bucket(axis) for axis in axes):
-            # A bucket that is not shown counts as empty: shares are of the shown cells, and add up to 1.
-            free = tuple(place for place in range(len(axes)) if place not in given)
-            base = results.estimate.sum(axis=free, keepdims=True)
-            results = results.each(lambda values: values / np.where(base > 0, base, 1.0))
-        return results, labels
+        return answer.results(self._z)[np.ix_(*shown_cells)], labels
 
     @nan_if_not_found
     def crosstab(
@@ -347,12 +331,11 @@ class CountEstimates(WeightedEstimates):
         if margins and chosen_method != "inverse":
             raise ParameterError("margins are given with method='inverse' only")
         answer = self._cells(axes, bool(normalize), given_axes[normalize], dropna, chosen_method, target)
-        given_or_counts = given_axes[normalize] if normalize else None
-        results, (rows, cols) = self._select_cells(answer, axes, dropna, given_or_counts)
+        results, (rows, cols) = self._select_cells(answer, axes, dropna)
         max_count = 1.0 if normalize else self._all_rows
         if method is None and chosen_method == "inverse" and not margins and (results.std_error > max_count).any():
             answer = self._cells(axes, bool(normalize), given_axes[normalize], dropna, "auto", target)
-            results, _ = self._select_cells(answer, axes, dropna, given_or_counts)
+            results, _ = self._select_cells(answer, axes, dropna)
         results = self._clip_to_possible(results, answer, bool(normalize))
         if margins:
             # Plain labels: an index of intervals has no place for "All".

@@ -225,9 +225,6 @@ def describe_weaknesses(weaknesses: dict[str, Any]) -> str | None:
     parts = []
     if "many_columns" in weaknesses:
         parts.append(f"draws of {weaknesses['many_columns']} columns at once contradict each other; name fewer columns")
-    if "hidden_pairs" in weaknesses:
-        pairs = ", ".join(f"{a!r} and {b!r}" for a, b in weaknesses["hidden_pairs"][:3])
-        parts.append(f"noise hides how {pairs} depend; release fewer columns, or pass fewer pairs as measure=[…]")
     if "rows_only" in weaknesses:
         names = name_list(weaknesses["rows_only"])
         parts.append(f"only released rows count {names}, which say little of spreads; release measured tables, too")

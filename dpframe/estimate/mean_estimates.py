@@ -207,19 +207,22 @@ class MeanEstimates(WeightedEstimates):
         return means
 
     def _mean_of_value(self, column: str, where: Mapping[str, Any], method: str, target: str) -> pd.Series[Any] | None:
-        """Return the mean of rows with one listed value of one column from the means by that column; else None.
+        """Return the mean of the rows with one listed value of one column as the means by that column have it, or None.
 
         A group has one mean, whether ``by`` or ``where`` asks for it.
         """
-        conditions = self._value_conditions(where)
-        (key, condition), value = next(iter(conditions.items())), next(iter(where.values()))
-        if len(conditions) > 1 or key == column or not condition.column.space.is_listed or not isinstance(value, str):
+        (key, condition), *others = self._value_conditions(where).items()
+        codes = [code for start, stop in condition.stretches for code in range(start, min(stop, start + 2))]
+        if others or key == column or len(codes) != 1 or not condition.column.space.is_listed:
             return None
+        (axis,) = self._axes([key], {})
+        value = axis.labels[int(axis.cell_of(np.array(codes))[0])]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             means = self._mean(column, key, None, None, None, method, target)
         assert isinstance(means, pd.DataFrame)
-        if value not in means.index:
+        group = means[means.index == value]
+        if not len(group):
             return None
         attrs: dict[str, Any] = {str(name): fact for name, fact in means.attrs.items() if name != "hidden_groups"}
         hidden_groups = [value] if value in means.attrs.get("hidden_groups", []) else []
@@ -227,7 +230,7 @@ class MeanEstimates(WeightedEstimates):
         self._warn_of_groups(column, [key], hidden_groups, 1, attrs)
         if hidden_groups:
             attrs["hidden_groups"] = hidden_groups
-        return Results(*means.loc[[value]].to_numpy().T).series(column, attrs)
+        return Results(*group.to_numpy().T).series(column, attrs)
 
     def _can_draw(self, column: str, weights: str) -> bool:
         """Return whether measured tables count a number and weights from 0 on together."""

@@ -608,7 +608,8 @@ class NumberEstimates(MeanEstimates):
         space = self._source.column(column).space
         if self._tails(column) is None:
             results = results.within(*end_numbers(space))
-        sd = affine_map(space)[1] * math.sqrt(max(self._joints.law(column).moments[1], 0.0))
+        law = self._joints.law(column)
+        sd = affine_map(space)[1] * math.sqrt(law.spread(law.shares)[1])
         hidden = int((results.std_error > HIDDEN_SD * sd).sum())
         if by is not None and hidden:
             warn(

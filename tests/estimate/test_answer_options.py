@@ -232,3 +232,21 @@ def test_what_is_refused(estimates: dpf.Estimates, call: Any, message: str) -> N
     with pytest.raises(dpf.errors.ParameterError) as error:
         call(estimates)
     assert re.search(message, str(error.value))
+
+
+@pytest.mark.parametrize("where", [{"sex": "F"}, {"sex": ["F"]}])
+def test_a_group_has_one_mean(where: dict[str, Any], estimates: dpf.Estimates) -> None:
+    by_sex = estimates.mean("visits", by="sex")
+    assert estimates.mean("visits", where=where).to_dict() == by_sex.loc["F"].to_dict()
+
+
+def test_quantiles_of_groups_that_noise_hides_warn_and_stay_within_the_bounds() -> None:
+    generator = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {"ward": generator.choice(list("abc"), 400), "cost": generator.lognormal(1, 1, 400).clip(0, 50)}
+    )
+    safe = dpf.sanitize(frame, epsilon=0.3, spaces={"ward": list("abc"), "cost": dpf.Real(0, 50)}, key=bytes(32))
+    with pytest.warns(dpf.errors.InferenceWarning) as caught:
+        medians = safe.dp.median("cost", by="ward")
+    assert any("1 of 3 quantiles of 'cost' by ward are mostly noise" in str(one.message) for one in caught)
+    assert medians[["lower", "upper"]].stack().between(0, 50).all()

@@ -388,28 +388,6 @@ def test_counts_of_single_values_that_noise_hides_say_so():
     assert len(safe.dp.value_counts("day", bins=10)) == 10
 
 
-def test_shares_add_up_without_the_bucket_that_is_not_shown() -> None:
-    generator = np.random.default_rng(0)
-    frame = pd.DataFrame({"sex": generator.choice(["f", "m"], 3_000), "smoker": generator.choice(["no", "yes"], 3_000)})
-    safe = dpf.sanitize(frame, epsilon=1, key=bytes(32))
-    assert [space.other for space in safe.dp.plan.spaces.values()] == ["other", "other"]
-    shares = safe.dp.crosstab("sex", "smoker", normalize="index")["estimate"]
-    assert list(shares.columns) == ["no", "yes"]
-    np.testing.assert_allclose(shares.sum(axis=1), 1.0)
-    by_smoker = safe.dp.joint(["sex", "smoker"], given="smoker")["estimate"].groupby("smoker")
-    np.testing.assert_allclose(by_smoker.sum(), 1.0)
-    np.testing.assert_allclose(safe.dp.value_counts("smoker", normalize=True)["estimate"].sum(), 1.0)
-
-
-def test_counts_below_zero_are_for_those_who_ask_for_unbiased_ones() -> None:
-    frame = pd.DataFrame({"visits": np.repeat([3, 4], 500)})
-    safe = dpf.sanitize(frame, epsilon=1, spaces={"visits": (0, 60)}, key=bytes(32))
-    counts, unbiased = safe.dp.value_counts("visits"), safe.dp.value_counts("visits", method="inverse")
-    assert (counts[["estimate", "lower"]] >= 0).all(axis=None)
-    assert (counts["upper"] > 0).all()
-    assert (unbiased["estimate"] < 0).any()
-
-
 def test_counts_of_several_columns_take_a_list() -> None:
     frame = pd.DataFrame({"visits": np.repeat([3, 4], 50), "sex": ["f", "m"] * 50})
     safe = dpf.sanitize(frame, epsilon=1, spaces={"visits": (0, 9), "sex": ["f", "m"]}, key=bytes(32))
