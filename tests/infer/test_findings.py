@@ -259,7 +259,7 @@ def test_rows_that_a_spike_leaves_are_looked_for_between_the_bounds(spike, besid
     ("counts", "whole", "miss_chance", "lost"),
     [
         ([22] * 6, True, (0, 0.01), False),  # 132 ± 49 of the 120 ± 20 that the spike leaves
-        ([2] * 6, True, (0.005, 0.02), False),  # 12 ± 49, but nowhere else are any
+        ([2] * 6, True, (0.01, 0.03), False),  # 12 ± 49, but nowhere else are any
         ([-8] * 6, False, (0.3, 0.5), True),  # floats may be smaller
         ([-40, -40, 31, 31, 31, 31], False, (0.01, 0.03), False),  # 124 ± 40 in sizes from 2 on
     ],
@@ -294,7 +294,7 @@ def test_what_half_of_the_rows_leave_must_show(tiny, bound, why):
     ("zeros", "ones", "beyond", "variance", "lost"),
     [
         (1_900, 100, 0, 400.0, False),
-        (1_900, 0, 0, 400.0, False),  # no cell has the hundred: other values are as likely as 1
+        (1_900, 0, 0, 400.0, True),  # no cell has the hundred, and nothing speaks for 1
         (1_900, -10, 60, 400.0, True),  # and here they are, beyond 1
         (20, 1_800, 0, 3_600.0, False),
         (1_950, 40, 0, 400.0, False),
@@ -362,17 +362,20 @@ def test_counts_within_their_noise_far_out_make_no_standard_deviation(far, found
 def test_no_number_is_given_of_a_column_whose_few_large_values_are_not_seen():
     """Of debts that 15 % have, whose bounds drown: the mean was 0.02 ± 0.2 for −656 in a quarter of the releases.
 
-    Of fixed keys, so that the test cannot fail by chance: eight hold it, and four have bounds that are too narrow.
+    Of fixed keys, so that the test cannot fail by chance: eight of twelve hold it, and two are wrong without a warning.
     """
     rng = np.random.default_rng(0)
     debt = np.where(rng.random(1_500) < 0.85, 0.0, -rng.lognormal(8, 1, 1_500))
     frame = pd.DataFrame({"debt": debt, **{f"x{i}": rng.normal(size=1_500) for i in range(8)}})
-    right = 0
+    right = silent = 0
     for key in range(12):
         safe, _ = quietly(dpf.sanitize, frame, epsilon=1.0, key=key.to_bytes(32), measure=None)
-        mean, _ = quietly(safe.dp.mean, "debt")
-        right += math.isnan(mean["estimate"]) or mean["lower"] <= debt.mean() <= mean["upper"]
+        mean, remarks = quietly(safe.dp.mean, "debt")
+        is_right = math.isnan(mean["estimate"]) or mean["lower"] <= debt.mean() <= mean["upper"]
+        right += is_right
+        silent += not (is_right or remarks)
     assert right >= 8
+    assert silent <= 2
 
 
 def test_nulls_that_were_not_found_lie_outside():
