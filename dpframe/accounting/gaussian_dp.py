@@ -365,3 +365,13 @@ def mills_ratio(t: FloatArray) -> FloatArray:
 def log_tail(t: FloatArray) -> FloatArray:
     """Return ln(1 − Φ(t)) for t ≥ 0, the tail itself to a relative 1e-15·(1 + t²)."""
     return np.asarray(np.log(mills_ratio(t)) - 0.5 * t * t - _LOG_ROOT)
+
+
+def log_normal_cdf(z: FloatArray) -> FloatArray:
+    """Return ln Φ(z), element by element; SciPy's takes a third of a second to import.
+
+    >>> log_normal_cdf(np.array([-10.0, 0.0, 10.0])).round(3).tolist()
+    [-53.231, -0.693, -0.0]
+    """
+    log_upper = log_tail(np.minimum(np.abs(z), 1e6))
+    return np.where(z < 0, log_upper, np.log1p(-np.exp(log_upper)))

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import log_ndtr
 
+from dpframe.accounting.gaussian_dp import log_normal_cdf
 from dpframe.inference.cells import largest_number
 from dpframe.spaces.arrays import FloatArray
 
@@ -122,7 +122,7 @@ def fit_minority(
     # The number of the others is even between none and all beforehand: a normal distribution that ends at 0.
     errors = 1 / np.sqrt(information)
     scores = projections * errors
-    log_tails = log_ndtr(scores)
+    log_tails = log_normal_cdf(scores)
     log_weights = scores**2 / 2 + log_tails + np.log(errors * odds)
     chances = np.exp(log_weights - log_weights.max(initial=-math.inf))
     chances /= chances.sum()
