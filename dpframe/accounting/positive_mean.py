@@ -44,7 +44,7 @@ _TERM_ROUNDING = 4e-16
 _MAX_VALUE = 1e154
 """Largest value of T: squares of larger values overflow, and no saddle could be computed."""
 _NEGLIGIBLE_LOG = -50.0
-"""Logarithm of |φ|ⁿ from which on a bound of it is added, as a sum of so small terms changes no digit."""
+"""Logarithm of |φ|ⁿ from which on its bound is added, as a sum of so small terms changes no digit."""
 _BOUND_ATOMS = 200
 """Number of atoms by which |φ| is bounded at high frequencies."""
 

@@ -82,7 +82,7 @@ def _file(folder: Path, table: str) -> Path:
 def check_links(
     tables: Mapping[str, Any], keys: Mapping[str, Mapping[str, str]], contributions: Any = 1
 ) -> pd.DataFrame:
-    """Return how many rows of child tables have no parent, or are beyond those kept: exact, for the curator alone.
+    """Return how many rows of child tables have no parent, or are beyond those kept: exact, for the curator.
 
     Parameters
     ----------

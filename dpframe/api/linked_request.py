@@ -185,7 +185,7 @@ def _list_columns(options: Mapping[str, Any], plan: LinkedPlan | None) -> dict[s
 def _split_lists(source: Any, records: Mapping[str, Records], key: str | None) -> tuple[dict[str, pd.DataFrame], str]:
     """Return a frame's rows and the items of its lists as tables, and the name of their key, the position of a row.
 
-    ``key`` is a plan's name of it.
+    ``key`` is its name in a plan.
     """
     if isinstance(source, str | Path):
         opened = open_input(source)

@@ -104,7 +104,7 @@ class RawAccessor:
         drop: Sequence[str] = (),
         privacy_id: str | None = None,
     ) -> CuratorCheck:
-        """Count the values that a plan, or only declared spaces, clamp and cut in the frame; for its curator alone.
+        """Count the values that a plan, or only declared spaces, clamp and cut in the frame; for its curator.
 
         See `dpframe.api.curator_check.check`.
         """

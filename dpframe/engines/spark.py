@@ -119,7 +119,7 @@ class SparkTable(SessionTable):
     """The Spark frame."""
 
     def _select_columns(self) -> Any:
-        # Numbers for names: mapInArrow takes the dot of a name for that of a field.
+        # Numbers for names: mapInArrow takes the dot of a name for a field's.
         columns = enumerate(self.reader.columns)
         return self.frame.select(*(quote_column(name).alias(f"c{number}") for number, name in columns))
 

@@ -57,7 +57,7 @@ _BOUNDS = "(LOWER, UPPER)"
 
 
 _FITS = ("_evidence", "_joints", "_bucket_codes", "_bucket_is_empty", "_synthesizer")
-"""Attributes that follow from the release alone, and that readings of one table share."""
+"""Attributes that follow from the release, and that readings of one table share."""
 
 
 class Reading:

@@ -359,7 +359,7 @@ class Statistics(ConditionEstimates, FunctionEstimates):
 
         - ``source``: "tables", "rows" or "none".
         - ``dependence``: total variation distance of the pair from independence in the model, from 0 to 1.
-        - ``noise``: about the distance that noise alone makes of independent columns; above 1 it hides any dependence.
+        - ``noise``: about the distance that noise makes of independent columns; above 1 it hides any dependence.
         - ``deviations``: standard deviations by which the pair's counts exceed independence (Pearson's χ²).
         - ``shows``: whether a column's space was found, or whether a pair's deviations are above 3.
 

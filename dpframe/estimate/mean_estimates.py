@@ -243,7 +243,7 @@ class MeanEstimates(WeightedEstimates):
     def _widen_to_coarser_groups(
         self, results: Results, column: str, keys: Sequence[str], bins: Any, method: str, target: str
     ) -> Results:
-        """Widen intervals of groups by several keys to at least the intervals by each key alone."""
+        """Widen intervals of groups by several keys to at least the intervals by each single key."""
         for place, key in enumerate(keys):
             # Warnings about the coarser groups would confuse: the caller did not ask for them.
             with warnings.catch_warnings():
@@ -331,7 +331,7 @@ class MeanEstimates(WeightedEstimates):
         return _GroupEstimates(Results.of_draws(estimates, draws, variances, self._z), own, sd)
 
     def _shrink_rows(self, scale: moments.Scale, rows: tuple[FloatArray, FloatArray]) -> _GroupEstimates:
-        """Return group means from released rows alone, shrunk to the overall mean by empirical Bayes."""
+        """Return group means from only released rows, shrunk to the overall mean by empirical Bayes."""
         (ratio, variances), (centre, centre_variance, sd) = rows, self._overall_mean(scale)
         residuals, scales = (ratio.ravel() - centre) / sd, np.ones(ratio.size)
         shrunk_residuals, shrunk_variances = shrunk(

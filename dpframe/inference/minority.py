@@ -24,11 +24,11 @@ _SIZE_POWERS = np.arange(-48.0, 64.0)
 """Powers of two of the typical size: those of the first grid's cells (limit of the format)."""
 
 _SIZE_SCALES = (0.25, 0.5, 0.8)
-"""Scales of the logistic distributions of the power (tuned; with .5 alone 1 in 1,000 columns more are lost)."""
+"""Scales of the logistic distributions of the power (tuned; with only .5 1 in 1,000 columns more are lost)."""
 
 _POINT_ODDS = {True: 4.0, False: 0.3}
 """Odds that the others have the value 0 or 1, against any other size, for whole numbers and for floats (tuned; with 20
-for both, as many columns of real tables are lost, but made columns of few rows are found as 0 and 1 by noise alone)."""
+for both, as many columns of real tables are lost, but made columns of few rows are found as 0 and 1 by noise)."""
 
 _BEYOND_SHARE = 0.1
 """Expected share of the others that may lie beyond either bound (tuned; effect below).

@@ -127,7 +127,7 @@ def pool(counts: Sequence[NoisyCounts]) -> NoisyCounts:
     """
     if len(counts) == 1:
         return counts[0]
-    # Most tables have one variance for all cells: no array of it is made.
+    # Most tables have one variance for all cells: no array is made.
     variances = [one.sigma**2 for one in counts]
     precision = sum(1 / variance for variance in variances)
     mean = np.asarray(sum(one.counts / variance for one, variance in zip(counts, variances, strict=True)) / precision)

@@ -150,7 +150,7 @@ class ReleaseJob(Job[Checked, D], Generic[T, D]):
         return checked_request, codes
 
     def spend(self, checked: Checked) -> str | None:
-        """Pay for a whole release, or for inference alone; a ready plan that is not released is free."""
+        """Pay for a whole release, or for inference only; a ready plan that is not released is free."""
         (checked_request, codes), budget = checked, self.budget
         # Another dataset may have paid for the reused spaces: this dataset pays before it uses them.
         if checked_request.reused is not None:

@@ -272,7 +272,7 @@ class LinkedJob(Job[CheckedTables, LinkedRelease]):
             yield max(1, columns + math.comb(columns, 2) + columns * (parents + 1))
 
     def spend(self, checked: CheckedTables) -> str | None:
-        """Enter the cost of all tables as one spend, for a person with all rows; a plan pays for inference alone."""
+        """Enter the cost of all tables as one spend, for a person with all rows; a plan pays for inference only."""
         unit, request = ROW if self.request.lists else Unit(person=self.tables.key), self.request
         cost = Cost(checked.promise, promise_step(checked.promise) if checked.in_steps else None, unit=unit)
         if not request.release:

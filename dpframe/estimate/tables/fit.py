@@ -188,7 +188,7 @@ class TableFit:
 
 
 def fit_pairs(fits: Sequence[TableFit], pairs: Sequence[tuple[int, int]]) -> list[list[FloatArray]]:
-    """Return the shares of pairs a < b by each fit of the same columns, without the step to their simple estimates.
+    """Return the shares of pairs a < b by each fit of these columns, without the step to their simple estimates.
 
     Joints of the mixture are tilted along ranks if a table counts the pair; pairs of one shape are tilted together.
     """

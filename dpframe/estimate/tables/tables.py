@@ -61,7 +61,7 @@ def dependence_score(
 
 
 LOUD = 0.2
-"""Distance from independence that noise alone makes, above which it hides most dependence (tuned; effect not
+"""Distance from independence that noise makes, above which it hides most dependence (tuned; effect not
 measured)."""
 
 
@@ -70,7 +70,7 @@ class Dependence:
     """Dependence of a pair of columns in a fit, beside the noise of the pair's counts.
 
     ``distance`` is the total variation distance of the fit from independence, ``noise`` about the distance that noise
-    alone makes of independent columns, and ``score`` the z-score of the counts; see `dependence_score`.
+    makes of independent columns, and ``score`` the z-score of the counts; see `dependence_score`.
     """
 
     distance: float
