@@ -209,7 +209,7 @@ def check_dialect(path: Path, dialect: CsvDialect) -> None:
     if faults:
         rename_hint = "; rename the column if it is the only one" if mark is not None else ""
         raise FileError(
-            f"{shown(path)} has {', and '.join(faults)}: sanitize what pandas.read_csv(…, "
-            f"{', '.join(options)}) reads, or write the file in UTF-8 with commas between values and decimal "
-            f"points{rename_hint}"
+            f"{shown(path)} has {', and '.join(faults)}: sanitize the frame that pandas.read_csv(…, "
+            f"{', '.join(options)}) reads, or write the file in UTF-8 with commas and decimal points"
+            f"{rename_hint}"
         )
