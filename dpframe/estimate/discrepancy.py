@@ -163,6 +163,23 @@ class Discrepancy:
             bases.append(is_rare.astype(np.float64).reshape(-1, 1))
         return np.asarray(np.clip(np.concatenate(bases, axis=1), -LOG_ODDS_LIMIT, LOG_ODDS_LIMIT))
 
+    @property
+    def correlation_error(self) -> float:
+        """Standard error of a correlation of both columns by the counts, about: of ranks, or of a value's indicator.
+
+        It is the root of the inverse mean information along the first directions, which have the variance 1.
+        """
+        bases = []
+        for place, ordered in enumerate(self.ordered):
+            margin = np.maximum(self.joint.sum(axis=1 - place), 1e-12)
+            basis = column_basis(margin / margin.sum(), ordered, 1)
+            bases.append(basis / np.sqrt(np.maximum(margin @ basis**2, 1e-12)))
+        slopes = self.joint.reshape(-1, 1) * self.rows * np.einsum("ia,jb->ijab", *bases).reshape(self.joint.size, -1)
+        if self.channels:
+            slopes = np.kron(*self.channels) @ slopes
+        information = (slopes**2 / self.noise.reshape(-1, 1)).sum(axis=0)
+        return float(1 / np.sqrt(max(information.mean(), 1e-12))) if information.size else 0.0
+
     @one_thread
     def scales(self, fitted: FloatArray, counts: FloatArray) -> FloatArray:
         """Return the prior scale of each θ, given draws of the fit and of the perturbed counts (first axis both).

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from numbers import Real
 from typing import Any, Protocol
 
@@ -19,10 +18,11 @@ import pandas as pd
 
 from dpframe.errors import InferenceWarning, ParameterError, name_list, warn
 from dpframe.estimate.drawn_tables import CodeLimits, draw_codes
+from dpframe.estimate.groups import HIDDEN_SD
 from dpframe.estimate.posterior import TableDraws
 from dpframe.estimate.results import Results
 from dpframe.estimate.table_column import TableColumn
-from dpframe.estimate.tables.tables import Dependence
+from dpframe.observe.quantiles import NORMAL_QUANTILE
 from dpframe.plan.rules import BoundRules
 from dpframe.release.reader import Source
 from dpframe.spaces.arrays import FloatArray
@@ -209,14 +209,15 @@ class DrawnTables:
         return weaknesses
 
     def _find_hidden_pairs(self) -> list[tuple[str, str]]:
-        """Return the pairs of measured columns whose dependence noise may hide: draws take it to be weak."""
-        model = self.draws.model
-        pairs = []
-        for names in combinations([name for name in self.draws.names if name not in self._null_columns], 2):
-            places = sorted(model.places(names))
-            table = model.evidence.pairs.get((places[0], places[1]))
-            if table is not None and Dependence.of(table, model.fit.joint(places)).may_be_strong:
-                pairs.append((names[0], names[1]))
+        """Return the pairs of measured columns whose dependence noise hides: draws take it to be weak.
+
+        By the counts, a standard deviation of one column may move the other by `HIDDEN_SD` of its own, either way.
+        """
+        names, pairs = self.draws.names, []
+        for pair, table in self.draws.evidence.pairs.items():
+            error = self.draws.make_discrepancy(pair, table).correlation_error
+            if NORMAL_QUANTILE * error > HIDDEN_SD and not {names[place] for place in pair} & {*self._null_columns}:
+                pairs.append((names[pair[0]], names[pair[1]]))
         return pairs
 
 

@@ -216,7 +216,7 @@ class TableDraws:
         moves = np.clip(moves - moves.mean(axis=0), -MOST_MOVE, MOST_MOVE)
         return np.asarray(fitted * np.exp(moves))
 
-    def _make_discrepancy(self, pair: tuple[int, int], count_table: NoisyCounts | None) -> Discrepancy:
+    def make_discrepancy(self, pair: tuple[int, int], count_table: NoisyCounts | None) -> Discrepancy:
         """Return the prior of a pair's distribution about the fit, for the pair's table or None."""
         ordered = [self.columns[place].ordered_cells for place in pair]
         joint = self.model.fit.joint([self.model.names.index(self.names[place]) for place in pair])
@@ -234,7 +234,7 @@ class TableDraws:
         """Return draws of the counts of a pair, with the margins of both columns' draws."""
         # The measured table of the pair, or its table from rows.
         count_table = (self.evidence.row_pairs | self.evidence.pairs).get(pair)
-        prior, generator = self._make_discrepancy(pair, count_table), self.generator("pair", pair)
+        prior, generator = self.make_discrepancy(pair, count_table), self.generator("pair", pair)
         fitted, margins = self._draw_fit(pair)
         noise_shares = np.zeros(fitted.shape[1:])
         if count_table is not None and not count_table.channels:
@@ -517,7 +517,7 @@ class ConditionedDraws(TableDraws):
         count_table = (self.evidence.row_pairs | self.evidence.pairs).get(pair)
         if count_table is None:
             return super()._draw_pair(pair)
-        prior, generator = self._make_discrepancy(pair, count_table), self.generator("pair", pair)
+        prior, generator = self.make_discrepancy(pair, count_table), self.generator("pair", pair)
         fitted, margins = self._draw_fit(pair)
         fitted = to_margins(fitted, margins)
         counts = np.array([(copy.row_pairs | copy.pairs)[pair].counts for copy in self.copies])

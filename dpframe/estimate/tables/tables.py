@@ -94,11 +94,6 @@ class Dependence:
         """Whether the counts surely differ from independence."""
         return self.score > DETECTION_SE
 
-    @property
-    def may_be_strong(self) -> bool:
-        """Whether noise may hide a strong dependence: it is loud, and exceeds the dependence of the fit."""
-        return self.noise > max(self.distance, LOUD)
-
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
