@@ -382,7 +382,7 @@ def test_no_copies_are_refused():
         SyntheticCopies().combine(len)
 
 
-@pytest.mark.parametrize(("epsilon", "is_hidden"), [(0.3, True), (8, False)])
+@pytest.mark.parametrize(("epsilon", "is_hidden"), [(0.1, True), (8, False)])
 def test_answers_name_the_pairs_whose_dependence_noise_hides(epsilon: float, is_hidden: bool) -> None:
     generator = np.random.default_rng(0)
     height = generator.normal(170, 8, 1_000).round()
