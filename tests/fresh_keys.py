@@ -9,6 +9,7 @@ import hashlib
 import itertools
 import os
 import secrets
+import threading
 from collections.abc import Generator, Iterator
 
 import pytest
@@ -21,7 +22,7 @@ class FreshKeys:
 
     def __init__(self) -> None:
         """Begin with what is taken while tests are collected."""
-        self.true, self.process = secrets.token_bytes, os.getpid()
+        self.true, self.process, self.lock = secrets.token_bytes, os.getpid(), threading.Lock()
         self.taken = self.of("collection")
         secrets.token_bytes = self.token_bytes
 
@@ -34,7 +35,9 @@ class FreshKeys:
         """Return bytes as `secrets.token_bytes` does."""
         if os.getpid() != self.process:
             return self.true(nbytes)
-        return hashlib.shake_256(next(self.taken)).digest(SIZE if nbytes is None else nbytes)
+        with self.lock:  # threads of an engine draw keys at the same time
+            seed = next(self.taken)
+        return hashlib.shake_256(seed).digest(SIZE if nbytes is None else nbytes)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
