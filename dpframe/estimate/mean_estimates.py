@@ -217,10 +217,7 @@ class MeanEstimates(WeightedEstimates):
             return None
         (axis,) = self._axes([key], {})
         value = axis.labels[int(axis.cell_of(np.array(codes))[0])]
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            means = self._mean(column, key, None, None, None, method, target)
-        assert isinstance(means, pd.DataFrame)
+        means = self._means_unwarned(column, key, None, method, target)
         group = means[means.index == value]
         if not len(group):
             return None
@@ -231,6 +228,14 @@ class MeanEstimates(WeightedEstimates):
         if hidden_groups:
             attrs["hidden_groups"] = hidden_groups
         return Results(*group.to_numpy().T).series(column, attrs)
+
+    def _means_unwarned(self, column: str, key: str, bins: Any, method: str, target: str) -> pd.DataFrame:
+        """Return means by one column for another answer: warnings of groups that nobody asked for would confuse."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            means = self._mean(column, key, None, None, bins, method, target)
+        assert isinstance(means, pd.DataFrame)
+        return means
 
     def _can_draw(self, column: str, weights: str) -> bool:
         """Return whether measured tables count a number and weights from 0 on together."""
@@ -245,11 +250,7 @@ class MeanEstimates(WeightedEstimates):
     ) -> Results:
         """Widen intervals of groups by several keys to at least the intervals by each single key."""
         for place, key in enumerate(keys):
-            # Warnings about the coarser groups would confuse: the caller did not ask for them.
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                coarse = self._mean(column, key, None, None, (bins or {}).get(key), method, target)
-            assert isinstance(coarse, pd.DataFrame)
+            coarse = self._means_unwarned(column, key, (bins or {}).get(key), method, target)
             error = coarse["std_error"].to_numpy()
             shape = [1] * results.std_error.ndim
             shape[place] = -1

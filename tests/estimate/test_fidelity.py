@@ -89,8 +89,8 @@ def test_rows_of_noise_warn():
         generator = np.random.default_rng(key)
         small = pd.DataFrame({name: generator.choice(list("abcdef"), 300) for name in "uvw"})
         safe = dpf.sanitize(small, epsilon=0.2, delta=1e-6, spaces=spaces, key=bytes([key]) * 32)
-        shown = int(dpf.Estimates(safe).fidelity()["shows"].iloc[3:].sum())
-        fact = f"{3 - shown} of 3 pairs of columns show no" if shown else "no two columns show"
+        visible_pairs = int(dpf.Estimates(safe).fidelity()["shows"].iloc[3:].sum())
+        fact = f"{3 - visible_pairs} of 3 pairs of columns show no" if visible_pairs else "no two columns show"
         with pytest.warns(dpf.InferenceWarning, match=f"{fact} dependence beyond noise"):
             safe.dp.synthesize(random_state=0)
 

@@ -267,11 +267,11 @@ def test_pairs_tilted_together_are_those_tilted_alone(codes, sizes):
     twice = measure([*codes, np.roll(codes[-1], 1)], (*sizes, sizes[-1]), 5)
     evidence = Evidence(twice.n, twice.sizes, twice.tables, ordered=(0, 0, 0, 0, sizes[-1], sizes[-1]))
     fit, order = fit_tables(evidence), (0, 1, 2, 3, 5, 4)
-    alone, tilted = TableFit(evidence, fit.mixture, fit.steps), 0
+    single_fit, tilted = TableFit(evidence, fit.mixture, fit.steps), 0
     for (i, j), together in fit.pairs_of(order).items():
         pair = (order[i], order[j])
-        np.testing.assert_allclose(together, alone.joint(pair), rtol=0, atol=1e-14)
-        tilted += np.abs(alone.without_simple(pair) - fit.mixture.joint(pair)).max() > 1e-6
+        np.testing.assert_allclose(together, single_fit.joint(pair), rtol=0, atol=1e-14)
+        tilted += np.abs(single_fit.without_simple(pair) - fit.mixture.joint(pair)).max() > 1e-6
     assert tilted == 9
 
 
